@@ -1,0 +1,64 @@
+// Every size and time limit, each with its origin. Grouped by the folder that uses it.
+
+// streaming
+/** Pending tokens: k8s.io/cri-streaming's request cache. */
+export const MAX_PENDING_TOKENS = 1000
+/** A token's life: k8s.io/cri-streaming's request cache. */
+export const TOKEN_LIFETIME_MS = 60_000
+/** All streams of a session must be there by then: k8s.io/cri-streaming StreamCreationTimeout. */
+export const STREAM_CREATION_TIMEOUT_MS = 30_000
+/** Silence (no data, no new stream) after which a session ends: k8s.io/cri-streaming StreamIdleTimeout. */
+export const IDLE_TIMEOUT_MS = 4 * 60 * 60 * 1000
+/** Time for a client to close after we did. */
+export const CLOSE_TIMEOUT_MS = 5_000
+/** TCP keep-alive: notices half-open clients. */
+export const KEEPALIVE_MS = 30_000
+/** Inflated header block and control frame payload of SPDY: CVE-2026-35469. */
+export const MAX_SPDY_CONTROL_BYTES = 64 * 1024
+/** Headers of one SPDY block: spdystream 0.5.1. */
+export const MAX_SPDY_HEADERS = 1000
+/** WebSocket message: k8s.io/cri-streaming. */
+export const MAX_WEBSOCKET_MESSAGE_BYTES = 32 * 1024 * 1024
+/** Input of one client that no process has taken yet; above it the client's socket is not read. */
+export const MAX_PENDING_STDIN_BYTES = 256 * 1024
+/** Bytes in a client's socket above which output waits. */
+export const SOCKET_HIGH_WATER_BYTES = 128 * 1024
+/** Port-forward: silence of the pod after the client's FIN that ends the connection (streaming.md §5.1). */
+export const HALF_CLOSED_QUIET_MS = 60_000
+/** A dial into the pod. */
+export const DIAL_TIMEOUT_MS = 5_000
+
+// stdio
+/** One read of a pipe or terminal. */
+export const READ_BYTES = 64 * 1024
+/** What an attached client may have pending before it counts as full. */
+export const MAX_ATTACH_BUFFER_BYTES = 1024 * 1024
+/** How long one full attached client may hold up the others. */
+export const STALL_LIMIT_MS = 100
+/** How long the keeper waits for a copy: STALL_LIMIT_MS plus a tolerated stall of the server's loop, with room. */
+export const COPY_PATIENCE_MS = 400
+/** ExecSync keeps this much of each stream: CVE-2022-1708. */
+export const MAX_EXEC_SYNC_BYTES = 16 * 1024 * 1024
+/** After an exit, how long streams may stay open before they are finished anyway (cases B48). */
+export const DRAIN_GRACE_MS = 2_000
+
+// container
+/** After a client vanished, what ignores the hang-up of its terminal is killed (streaming.md §8 rule 33). */
+export const VANISHED_KILL_MS = 10_000
+/** An OCI runtime that has not finished by then is killed. */
+export const OCI_RUNTIME_TIMEOUT_MS = 240_000
+/** A successor waits so long for its predecessor's OCI runtime. */
+export const OCI_RUNTIME_ADOPT_MS = 10_000
+/** What a late attach through conmon-rs's interface replays of the log (CRI-O's tests expect it). */
+export const ATTACH_REPLAY_BYTES = 16 * 1024
+
+// capnp
+/** Calls of one connection that run at once. */
+export const MAX_RUNNING_CALLS = 1024
+/** Unfinished answers of one connection; go-capnp's Finish lags behind by thousands. */
+export const MAX_ANSWERS = 65_536
+/** One message in. */
+export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+/** Replies that the peer has not read: of one connection, and of all. */
+export const MAX_CONNECTION_REPLY_BYTES = 64 * 1024 * 1024
+export const MAX_TOTAL_REPLY_BYTES = 256 * 1024 * 1024

@@ -1,0 +1,3 @@
+// holdfast: the cli program.
+
+process.exitCode = 1

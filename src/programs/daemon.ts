@@ -1,0 +1,3 @@
+// holdfast: the daemon program.
+
+process.exitCode = 1

@@ -1,0 +1,3 @@
+// holdfast: the server program.
+
+process.exitCode = 1
