@@ -20,6 +20,8 @@ export interface AttachSession {
   readonly stdin: boolean
   readonly stdout: boolean
   readonly stderr: boolean
+  /** Undefined: the container knows (streaming.md §8 rule 46). */
+  readonly stdinOnce: boolean | undefined
   /** How much of the log's tail the client gets before live output. */
   readonly replayBytes: number
 }
