@@ -62,3 +62,25 @@ export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 /** Replies that the peer has not read: of one connection, and of all. */
 export const MAX_CONNECTION_REPLY_BYTES = 64 * 1024 * 1024
 export const MAX_TOTAL_REPLY_BYTES = 256 * 1024 * 1024
+/** One reply: below the traversal limit of C++, Rust and Go readers. */
+export const MAX_REPLY_BYTES = 64 * 1024 * 1024 - 4096
+/** Structs, texts and list elements of one message: bounds the time that decoding it may take. */
+export const MAX_MESSAGE_VALUES = 256 * 1024
+/** Segments of one message: capnproto C++. */
+export const MAX_MESSAGE_SEGMENTS = 512
+/** Half-received messages of all connections. */
+export const MAX_TOTAL_REQUEST_BYTES = 256 * 1024 * 1024
+/** Connections of the RPC socket; each costs a descriptor. */
+export const MAX_RPC_CONNECTIONS = 512
+/** Exception texts are cut here. */
+export const MAX_EXCEPTION_BYTES = 64 * 1024
+/** After an Abort, how long the peer has to read it. */
+export const ABORT_LINGER_MS = 500
+
+// client
+/** A call that starts no OCI runtime. */
+export const CALL_TIMEOUT_MS = 30_000
+/** A call that does: the monitor's own limit and room to report. */
+export const OCI_CALL_TIMEOUT_MS = OCI_RUNTIME_TIMEOUT_MS + 30_000
+/** From its launch to its RPC socket. */
+export const MONITOR_START_TIMEOUT_MS = 30_000
