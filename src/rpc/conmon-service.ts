@@ -41,13 +41,13 @@ export function conmonService(calls: MonitorCalls): Service {
         return { response: {} }
       },
 
-      createNamespaces: async ({ request }) => {
+      createNamespaces: async ({ request: { metadata: _, ...request } }) => {
         return { response: { namespaces: await calls.createNamespaces(request) } }
       },
 
       startFdSocket: async () => ({ response: { path: await calls.startFdSocket() } }),
 
-      serveExecContainer: async ({ request }) => {
+      serveExecContainer: async ({ request: { metadata: _, ...request } }) => {
         parseId('container id', request.id)
         return { response: { url: await calls.serveExec(request) } }
       },
