@@ -41,15 +41,17 @@ export function conmonService(calls: MonitorCalls): Service {
         return { response: {} }
       },
 
-      createNamespaces: async ({ request: { metadata: _, ...request } }) => {
-        return { response: { namespaces: await calls.createNamespaces(request) } }
+      createNamespaces: async ({ request }) => {
+        const { metadata: _, ...namespaces } = request
+        return { response: { namespaces: await calls.createNamespaces(namespaces) } }
       },
 
       startFdSocket: async () => ({ response: { path: await calls.startFdSocket() } }),
 
-      serveExecContainer: async ({ request: { metadata: _, ...request } }) => {
-        parseId('container id', request.id)
-        return { response: { url: await calls.serveExec(request) } }
+      serveExecContainer: async ({ request }) => {
+        const { metadata: _, ...exec } = request
+        parseId('container id', exec.id)
+        return { response: { url: await calls.serveExec(exec) } }
       },
 
       // This interface cannot say more: the monitor takes what it does not say from the container.
