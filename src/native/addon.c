@@ -42,6 +42,7 @@ typedef struct uv_poll_s uv_poll_t;
 #define UV_POLL 8
 #define UV_READABLE 1
 #define UV_WRITABLE 2
+#define UV_PRIORITIZED 8
 size_t uv_handle_size(int type);
 int uv_handle_get_type(const uv_handle_t *handle);
 void *uv_handle_get_data(const uv_handle_t *handle);
@@ -509,6 +510,18 @@ static napi_value accept_fd(napi_env env, napi_callback_info info) {
   return fd_or_fail(env, accepted, "accept4");
 }
 
+/* Both directions, for every holder of the socket; a peer that is gone already is no failure. */
+static napi_value shut_down(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  int fd;
+  arguments(env, info, 1, argv);
+  if (!get_fd(env, argv[0], &fd))
+    return NULL;
+  if (shutdown(fd, SHUT_RDWR) < 0 && errno != ENOTCONN)
+    return fail(env, errno, "shutdown");
+  return undefined(env);
+}
+
 /* The privileged form ignores net.core.wmem_max; without the privilege the kernel gives what it may. */
 static void set_send_buffer(int fd, int bytes) {
   if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) < 0)
@@ -862,6 +875,20 @@ static napi_value drop_text(napi_env env, napi_callback_info info) {
 /* ---- polls ---- */
 
 /*
+ * Our events: 1 readable, 2 writable, 4 hang-up only. libuv has no name for the last: waiting for urgent data, which
+ * none of our descriptors has, leaves just what the kernel reports unasked, and libuv then reports the wanted event.
+ */
+#define HANG_UP 4
+
+static int to_uv_events(int events) {
+  return (events & (UV_READABLE | UV_WRITABLE)) | ((events & HANG_UP) != 0 ? UV_PRIORITIZED : 0);
+}
+
+static int from_uv_events(int events) {
+  return (events & (UV_READABLE | UV_WRITABLE)) | ((events & UV_PRIORITIZED) != 0 ? HANG_UP : 0);
+}
+
+/*
  * Freed when both have let go: libuv, after the close callback, and JavaScript, when the handle object is collected.
  * So a second unpoll finds `open` false instead of freed memory.
  */
@@ -919,7 +946,7 @@ static void on_poll(uv_poll_t *handle, int status, int events) {
   CHECK(napi_get_reference_value(env, poller->callback, &callback));
   CHECK(napi_get_global(env, &receiver));
   argv[0] = number(env, status);
-  argv[1] = number(env, events);
+  argv[1] = number(env, from_uv_events(events));
   napi_status result = napi_make_callback(env, poller->context, receiver, callback, 2, argv, NULL);
   /* What a callback throws is an uncaught exception, as from any callback of Node. */
   if (result == napi_pending_exception && napi_get_and_clear_last_exception(env, &exception) == napi_ok)
@@ -1010,11 +1037,12 @@ static napi_value set_poll(napi_env env, napi_callback_info info) {
   struct poller *poller;
   int events;
   arguments(env, info, 2, argv);
-  if (!get_poller(env, argv[0], &poller) || !get_integer(env, argv[1], 0, UV_READABLE | UV_WRITABLE, &events))
+  if (!get_poller(env, argv[0], &poller) || !get_integer(env, argv[1], 0, UV_READABLE | UV_WRITABLE | HANG_UP, &events))
     return NULL;
   if (!poller->open)
     return fail(env, EBADF, "poll");
-  int error = events == 0 ? uv_poll_stop(poller->handle) : uv_poll_start(poller->handle, events, on_poll);
+  int error =
+      events == 0 ? uv_poll_stop(poller->handle) : uv_poll_start(poller->handle, to_uv_events(events), on_poll);
   return error < 0 ? fail(env, -error, "poll") : undefined(env);
 }
 
@@ -1071,6 +1099,7 @@ static const struct {
     {"sendFds", send_fds},
     {"setNonblock", set_nonblock},
     {"setWinsize", set_winsize},
+    {"shutdown", shut_down},
     {"socketpair", make_socketpair},
     {"unixConnect", unix_connect},
     {"unixDatagramSend", unix_datagram_send},

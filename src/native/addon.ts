@@ -13,8 +13,8 @@ export interface PollHandle {
   readonly [pollHandle]: true
 }
 
-/** What `poll` reports and `pollSet` takes: 1 readable, 2 writable. */
-export type PollEvents = 0 | 1 | 2 | 3
+/** What `poll` reports and `pollSet` takes, as bits: 1 readable, 2 writable, 4 hang-up (and nothing else). */
+export type PollEvents = 0 | 1 | 2 | 3 | 4
 
 type SocketType = 'stream' | 'seqpacket'
 
@@ -30,6 +30,8 @@ interface Addon {
   readonly unixListen: (path: string, type?: SocketType) => number
   /** A connected non-blocking socket; the path may be of any length. */
   readonly unixConnect: (path: string, type?: SocketType) => number
+  /** Ends a connection for every process that holds the socket. */
+  readonly shutdown: (fd: number) => void
   /** A connection (non-blocking), or null: would block. */
   readonly acceptFd: (fd: number) => number | null
   /** Sends one datagram, with a descriptor if given. Bytes sent, or -1: would block. Throws EMSGSIZE if it is too big. */
@@ -58,7 +60,7 @@ interface Addon {
   /**
    * Watches a descriptor (made non-blocking), level-triggered, first for reading. A negative `status` means that the
    * descriptor has an error and that watching has stopped: read or write to learn which; `pollSet` starts it again.
-   * EEXIST if it is watched already. Unpoll before the descriptor is closed.
+   * EEXIST if it is watched already. Unpoll before the descriptor is closed: libuv aborts the process otherwise.
    */
   readonly poll: (fd: number, callback: (status: number, events: PollEvents) => void) => PollHandle
   /** Watches for other events; 0 pauses. Throws EBADF after `unpoll`. */
@@ -99,6 +101,7 @@ export const {
   sendFds,
   setNonblock,
   setWinsize,
+  shutdown,
   socketpair,
   unixConnect,
   unixDatagramSend,
