@@ -2,7 +2,8 @@
 // what stands in dist/bin for them. Packages and builtins that are imported late stay late.
 
 import { build } from 'esbuild'
-import { chmodSync, copyFileSync, existsSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 
 const programs = { server: undefined, daemon: 'holdfastd', cli: 'holdfast' }
 
@@ -17,7 +18,7 @@ await build({
   minifyWhitespace: true,
   minifySyntax: true,
   external: ['bufferutil', 'utf-8-validate', 'node-pty'],
-  define: { 'import.meta.url': 'bundleUrl' },
+  define: { 'import.meta.url': 'bundleUrl', HOLDFAST_BUILD: JSON.stringify(buildInfo()) },
   banner: { js: 'const bundleUrl=require("node:url").pathToFileURL(__filename).href;' },
   logLevel: 'warning',
 })
@@ -31,3 +32,20 @@ for (const [name, program] of Object.entries(programs)) {
 if (existsSync('proto/cri.proto')) copyFileSync('proto/cri.proto', 'dist/lib/holdfast/cri.proto')
 // Where the keeper finds Node when nothing nearer is there.
 writeFileSync('dist/lib/holdfast/node-path', process.execPath)
+
+/** What `--version` tells. Outside a git checkout the commit is unknown. */
+function buildInfo() {
+  const git = (...args) => {
+    try {
+      return execFileSync('git', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
+    } catch {
+      return ''
+    }
+  }
+  return {
+    version: JSON.parse(readFileSync('package.json', 'utf8')).version,
+    tag: git('describe', '--tags', '--always', '--dirty') || 'none',
+    commit: git('rev-parse', 'HEAD') || 'unknown',
+    date: new Date().toISOString().slice(0, 19).replace('T', ' '),
+  }
+}
