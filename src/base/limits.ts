@@ -84,3 +84,19 @@ export const CALL_TIMEOUT_MS = 30_000
 export const OCI_CALL_TIMEOUT_MS = OCI_RUNTIME_TIMEOUT_MS + 30_000
 /** From its launch to its RPC socket. */
 export const MONITOR_START_TIMEOUT_MS = 30_000
+
+// cri
+/** What crictl and the kubelet take in one message; both answers of ExecSync must fit together (cri-client). */
+export const MAX_CRI_CLIENT_MESSAGE_BYTES = 16 * 1024 * 1024
+/** One request: ours is more than any client sends (containerd and CRI-O take 16 MiB). */
+export const MAX_CRI_REQUEST_BYTES = 16 * 1024 * 1024
+/** The text of a gRPC error travels in a header. */
+export const MAX_CRI_ERROR_BYTES = 4 * 1024
+/** After SIGKILL a container's exit must be reported by then. */
+export const KILL_TIMEOUT_MS = 10_000
+/** A monitor that was told to end has this long (conmon.md §1.3: 15 s for its own shutdown). */
+export const MONITOR_STOP_TIMEOUT_MS = 20_000
+/** Start, kill, delete and state of an OCI runtime. */
+export const OCI_CONTROL_TIMEOUT_MS = 60_000
+/** How often exits and dead monitors are looked for, beside being told. */
+export const STATE_SCAN_MS = 3_000

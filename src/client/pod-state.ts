@@ -31,6 +31,8 @@ export interface PodRecord<Config = unknown> {
   readonly reason: string
   /** The keeper's; 0 before it started. */
   readonly monitorPid: number
+  /** Its start time as /proc/PID/stat tells it: with the pid it names one process for ever. */
+  readonly monitorStartTime: string
   /** Paths of the pinned namespaces. `net` is absent in the host's network. */
   readonly namespaces: { readonly net?: string; readonly ipc?: string; readonly uts?: string }
   readonly logDirectory: string
@@ -203,6 +205,7 @@ const podFields: Record<string, FieldType> = {
   createdAt: 'string',
   state: 'string',
   monitorPid: 'number',
+  monitorStartTime: 'string',
   namespaces: 'object',
   logDirectory: 'string',
   config: 'object',

@@ -34,6 +34,7 @@ function pod(id: string, changes: Partial<PodRecord> = {}): PodRecord {
     state: 'ready',
     reason: '',
     monitorPid: 1,
+    monitorStartTime: '1',
     namespaces: {},
     logDirectory: '',
     runtimeHandler: '',
