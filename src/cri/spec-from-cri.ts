@@ -21,6 +21,7 @@ import type {
   PodSandboxConfig,
   SecurityProfile,
 } from './messages.ts'
+import { podHostname } from './pod-files.ts'
 
 /** Everything that a container's spec is made from. */
 export interface SpecSource {
@@ -30,13 +31,12 @@ export interface SpecSource {
   readonly image: StoredImage
   readonly rootfs: string
   readonly cgroupsPath: string
-  readonly containerId: string
 }
 
 /** CRI-O's name for it, which a monitor knows (streaming.md §8 rule 46). */
 const stdinOnceAnnotation = 'io.kubernetes.cri-o.StdinOnce'
 
-/** The request, and who the process runs as. */
+/** The request for oci-spec.ts. */
 export async function specRequest(source: SpecSource): Promise<SpecRequest> {
   const { config, pod, image } = source
   const security = config.linux?.securityContext ?? undefined
@@ -78,10 +78,9 @@ export async function specRequest(source: SpecSource): Promise<SpecRequest> {
   }
 }
 
-/** The pod's hostname: its configuration's, else its name. Empty in the host's network. */
-export function hostnameOf(pod: PodRecord<PodSandboxConfig>): string {
-  if (pod.namespaces.uts === undefined) return ''
-  return pod.config.hostname || pod.name
+/** Empty in the host's network, whose name is the host's. */
+function hostnameOf(pod: PodRecord<PodSandboxConfig>): string {
+  return pod.namespaces.uts === undefined ? '' : podHostname(pod)
 }
 
 function refuseUnsupported(
