@@ -53,6 +53,7 @@ export const flag = {
   OUT_COPYING: 0x1000,
   ERR_COPYING: 0x2000,
   DISCARD: 0x4000,
+  KEEP_STDOUT: 0x8000,
 } as const
 
 /** Where the numbers of a pump's state are. */

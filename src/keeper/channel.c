@@ -120,7 +120,7 @@ static int handle(struct message *m)
   case READY:
     error = set_paths(m->payload, m->length);
     if (error == 0) {
-      server_is_ready();
+      server_is_ready((h->flags & FLAG_KEEP_STDOUT) != 0);
     }
     return error;
   case FAILED:

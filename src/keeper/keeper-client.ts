@@ -185,10 +185,17 @@ export class KeeperClient {
     return this.#find(`kill ${pid}`, { type: toKeeper.KILL, a: pid, b: signal })
   }
 
-  /** The launcher may write the pidfile and leave. The keeper removes these files at the end; call again to change them. */
-  ready(options: { pidfile?: string; sockets: readonly string[] }): Promise<void> {
+  /**
+   * The launcher may write the pidfile and leave. The keeper removes these files at the end; call again to change them.
+   * `keepStdout`: later servers shall have the launch's stdout; without it this server should let go of its own, too.
+   */
+  ready(options: { pidfile?: string; sockets: readonly string[]; keepStdout?: boolean }): Promise<void> {
     const paths = [options.pidfile ?? '', ...options.sockets].map((path) => `${path}\0`).join('')
-    return this.#ask('tell that the server is ready', { type: toKeeper.READY, payload: Buffer.from(paths) })
+    return this.#ask('tell that the server is ready', {
+      type: toKeeper.READY,
+      flags: options.keepStdout === true ? flag.KEEP_STDOUT : 0,
+      payload: Buffer.from(paths),
+    })
   }
 
   /** The first server cannot serve: the launcher prints the text and exits with the code. The caller exits then. */

@@ -131,7 +131,7 @@ void touched_buffers(void);
 
 /* launch.c: how a monitor comes to life and what it leaves behind */
 int launch(int argc, char **argv);
-bool report_ready(void);
+bool report_ready(bool keep_stdout);
 void report_failed(int code, const char *text, size_t length);
 int set_paths(const char *bytes, size_t length);
 void remove_paths(void);
@@ -150,7 +150,7 @@ extern uint64_t pending_signals;
 extern uint64_t told_signals;
 extern uint64_t incarnation;
 void start_server(void);
-void server_is_ready(void);
+void server_is_ready(bool keep_stdout);
 void server_has_failed(int code, const char *text, size_t length);
 void server_will_sleep(uint64_t heard);
 void server_will_quit(int code);

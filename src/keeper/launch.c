@@ -129,19 +129,22 @@ int launch(int argc, char **argv)
   return -1;
 }
 
-/* Nobody reads our stderr any more; whoever waits for its end shall not wait for the pod's. */
-static void detach(void)
+/* Whoever waits for the end of what we were given shall not wait for the pod's. */
+static void detach(bool keep_stdout)
 {
   close_fd(&launcher);
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
     dup2(null, STDERR_FILENO);
+    if (!keep_stdout) {
+      dup2(null, STDOUT_FILENO);
+    }
     close(null);
   }
 }
 
 /* False: the launcher is gone. */
-bool report_ready(void)
+bool report_ready(bool keep_stdout)
 {
   if (in_foreground) {
     return true;
@@ -153,7 +156,7 @@ bool report_ready(void)
   }
   memcpy(report + 2, paths, length);
   bool told = write(launcher, report, length + 2) == (ssize_t)length + 2;
-  detach();
+  detach(keep_stdout);
   return told;
 }
 

@@ -69,6 +69,7 @@ enum {
   FLAG_OUT_COPYING = 0x1000,
   FLAG_ERR_COPYING = 0x2000,
   FLAG_DISCARD = 0x4000,
+  FLAG_KEEP_STDOUT = 0x8000,
 };
 
 /* A pump's state: this many 64-bit numbers in front of the record (`held`) or alone (`pumped`). */

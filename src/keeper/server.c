@@ -150,7 +150,7 @@ void kill_server(void)
 
 /* ---- what the server says of itself ---- */
 
-void server_is_ready(void)
+void server_is_ready(bool keep_stdout)
 {
   server_state = SERVER_UP;
   if (ready_at == 0) {
@@ -160,7 +160,7 @@ void server_is_ready(void)
     return;
   }
   was_ready = true;
-  if (!report_ready()) {
+  if (!report_ready(keep_stdout)) {
     /* The launcher was killed: whoever started it believes that there is no monitor. */
     kill_server();
     leave(1);
