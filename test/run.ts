@@ -1,12 +1,13 @@
 // Runs test files with node:test, whose summary ends the output; fails when no test ran.
-// usage: node dist/test/run.js [unit|system|interop|faults] [FILTER]
+// usage: node dist/test/run.js [unit|system|interop|faults] [FILTER] [--all]      --all: the long tables, too
 
 import { spawn } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { join, relative } from 'node:path'
 
 const apart = ['system', 'interop', 'faults', 'bench']
-const [suite = 'all', filter = ''] = process.argv.slice(2)
+const args = process.argv.slice(2)
+const [suite = 'all', filter = ''] = args.filter((arg) => arg !== '--all')
 const root = import.meta.dirname
 
 const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
@@ -19,7 +20,8 @@ if (files.length === 0) {
   process.exit(1)
 }
 const nodeArgs = ['--enable-source-maps', '--test', '--test-reporter=spec', '--test-concurrency=1', ...files]
-const child = spawn(process.execPath, nodeArgs, { stdio: ['ignore', 'pipe', 'inherit'] })
+const env = args.includes('--all') ? { ...process.env, HOLDFAST_TEST_ALL: '1' } : process.env
+const child = spawn(process.execPath, nodeArgs, { env, stdio: ['ignore', 'pipe', 'inherit'] })
 let tail = ''
 child.stdout.on('data', (chunk: Buffer) => {
   process.stdout.write(chunk)

@@ -113,9 +113,9 @@ func special(transport string) []cell {
 		{name: transport + "/a signal", transport: transport, cmd: shell("kill -9 $$"), code: 137},
 		{name: transport + "/no such command", transport: transport, cmd: []string{"no-such-command"}, fails: true},
 		{name: transport + "/first size", transport: transport, tty: true, sizes: &sizes{{Width: 81, Height: 25}},
-			cmd: shell(`while [ "$(stty size)" != "25 81" ]; do sleep 0.02; done; stty size`), stdout: []byte("25 81\r\n")},
+			cmd: shell(`while [ "$(stty size 2>&1)" != "25 81" ]; do sleep 0.02; done; stty size`), stdout: []byte("25 81\r\n")},
 		{name: transport + "/later size", transport: transport, tty: true, sizes: &sizes{{Width: 80, Height: 24}, {Width: 120, Height: 50}},
-			cmd: shell(`while [ "$(stty size)" != "50 120" ]; do sleep 0.02; done; stty size`), stdout: []byte("50 120\r\n")},
+			cmd: shell(`while [ "$(stty size 2>&1)" != "50 120" ]; do sleep 0.02; done; stty size`), stdout: []byte("50 120\r\n")},
 	}
 }
 
