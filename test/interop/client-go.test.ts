@@ -1,0 +1,55 @@
+// client-go's executors against a monitor: the table of cases, and sessions whose server dies.
+
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { checkLeaks } from '../support/leak-check.ts'
+import { MonitorRig } from './monitor-rig.ts'
+import { Program, referee, run } from './programs.ts'
+
+checkLeaks()
+
+const all = process.env['HOLDFAST_TEST_ALL'] !== undefined
+const transports = ['spdy', 'ws', 'ws5'] as const
+
+let rig: MonitorRig
+
+before(async () => {
+  rig = await MonitorRig.start()
+  await rig.runContainer('table', { args: ['sleep', '100000'] })
+})
+
+after(async () => {
+  await rig.stop()
+})
+
+for (const transport of transports) {
+  test(`every case of the table is right over ${transport}`, async () => {
+    const control = await rig.control()
+    const args = ['table', '--control', control.address, '--id', 'table', '--transport', transport]
+    const { code, stdout, stderr } = await run(referee('driver'), all ? [...args, '--all'] : args, {
+      timeoutMs: 300_000,
+    })
+    await control.close()
+    const cells = stdout.trim().split('\n')
+    assert.deepEqual(
+      cells.filter((cell) => !cell.includes('"ok":true')),
+      [],
+      stderr,
+    )
+    assert.ok(cells.length > 15, `only ${cells.length} cells: ${stderr}`)
+    assert.equal(code, 0)
+  })
+
+  test(`a session over ${transport} whose server is killed is an error`, async () => {
+    const cmd = ['sh', '-c', 'echo running; exec cat']
+    const url = await rig.url({ id: 'table', cmd, stdin: true })
+    const session = new Program(referee('driver'), ['exec', '--stdin', '--transport', transport, url])
+    await session.until(/running\n/)
+    process.kill(await rig.serverPid(), 'SIGKILL')
+    assert.equal(await session.exited, 0, session.stderr)
+    const last = session.stderr.trim().split('\n').at(-1) ?? ''
+    const { exit, error } = JSON.parse(last) as { exit: number; error: string }
+    assert.equal(exit, -1)
+    assert.notEqual(error, '')
+  })
+}
