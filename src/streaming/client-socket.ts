@@ -32,6 +32,8 @@ export interface DrainWaiter {
 const probeIntervalMs = 1000
 /** A client that still sends after our close is alive and may still be reading; it gets at most this. */
 const maxLingerMs = 120_000
+/** Answers to pings and bad streams that a client may leave unread. */
+const maxUnreadAnswerBytes = 1024 * 1024
 /** Small payloads are copied behind their header: cheaper than a system call with two parts. */
 export const maxCopiedBytes = 1024
 
@@ -144,6 +146,13 @@ export class ClientSocket {
     if (!this.#closed) this.linger()
     this.#gone.abort()
     this.#wakeAll()
+  }
+
+  /** After an answer that the client provoked: who does not read answers is not read either. */
+  boundAnswers(): void {
+    if (this.buffered <= maxUnreadAnswerBytes || this.ending || this.#holders.has('answers')) return
+    this.hold('answers')
+    this.socket.once('drain', () => this.release('answers'))
   }
 
   #drained(): void {

@@ -7,6 +7,7 @@ import type { Duplex } from 'node:stream'
 import type { WebSocketServer } from 'ws'
 import type { Diagnostics } from '../base/diagnostics.ts'
 import { MonitorError, messageOf } from '../base/errors.ts'
+import { withDeadline } from '../base/lifetime.ts'
 import {
   CLOSE_TIMEOUT_MS,
   IDLE_TIMEOUT_MS,
@@ -15,10 +16,12 @@ import {
   STREAM_CREATION_TIMEOUT_MS,
   TOKEN_LIFETIME_MS,
 } from '../base/limits.ts'
+import { loadInflate } from '../wire/spdy-headers.ts'
 import { portForwardProtocol, spdyProtocols } from '../wire/stream-protocol.ts'
 import type { SessionLimits } from './client-socket.ts'
 import { systemClock, type Clock } from './clock.ts'
 import {
+  acceptSpdy,
   asksForWebSocket,
   notFound,
   parseRoute,
@@ -29,10 +32,10 @@ import {
   webSocketRefused,
   type Refusal,
 } from './http-answers.ts'
-import { runSession, type StdioSession } from './run-session.ts'
+import { runSession } from './run-session.ts'
 import { SessionTokens } from './session-tokens.ts'
 import type { Session, StreamingBackend } from './session.ts'
-import type { Transport } from './transport.ts'
+import { SpdyTransport } from './spdy.ts'
 import { createHandshaker, WebSocketTransport } from './websocket.ts'
 
 export interface StreamingServerOptions {
@@ -63,6 +66,7 @@ export class StreamingServer {
   #http: Server | undefined
   #origin: Promise<string> | undefined
   #handshaker: Promise<WebSocketServer> | undefined
+  #inflate: ReturnType<typeof loadInflate> | undefined
   #closing = false
 
   constructor(options: StreamingServerOptions) {
@@ -117,7 +121,11 @@ export class StreamingServer {
       session.stop(stopping)
       return new Promise<void>((resolve) => socket.once('close', () => resolve()))
     })
-    await Promise.all([closed, ...ends])
+    // A client that does not read its failure is not waited for.
+    await withDeadline(Promise.all<void>([closed, ...ends]), 2 * this.#limits.closeMs, () => {
+      for (const socket of this.#live.keys()) socket.destroy()
+      return []
+    })
   }
 
   async #listen(where: { host: string; port: number } | { fd: number }): Promise<string> {
@@ -193,8 +201,26 @@ export class StreamingServer {
     { socket, head }: { socket: Duplex; head: Buffer },
   ): Promise<void> {
     if (asksForWebSocket(request)) return await this.#upgradeWebSocket(session, request, { socket, head })
-    const protocol = spdyProtocolOf(request, acceptedBy(session))
-    return refuseUpgrade(socket, 'status' in protocol ? protocol : { status: 503, body: 'no SPDY yet' })
+    return await this.#upgradeSpdy(session, request, { socket, head })
+  }
+
+  async #upgradeSpdy(
+    session: Session,
+    request: IncomingMessage,
+    { socket, head }: { socket: Duplex; head: Buffer },
+  ): Promise<void> {
+    if (session.kind === 'portforward')
+      return refuseUpgrade(socket, { status: 503, body: 'no port-forward yet' })
+    const protocol = spdyProtocolOf(request, spdyProtocols)
+    if ('status' in protocol) return refuseUpgrade(socket, protocol)
+    this.#inflate ??= loadInflate()
+    const inflate = await this.#inflate
+    acceptSpdy(socket, protocol.name)
+    const onReady = (transport: SpdyTransport) => void runSession(session, this.#options.backend, transport)
+    const options = { session, protocol, inflate, onReady, clock: this.#clock, limits: this.#limits }
+    const transport = new SpdyTransport(socket, options)
+    this.#enter(socket, transport)
+    transport.start(head)
   }
 
   async #upgradeWebSocket(
@@ -210,14 +236,10 @@ export class StreamingServer {
     const handshaker = await this.#handshaker
     handshaker.handleUpgrade(request, socket, head, (webSocket) => {
       const options = { session, protocol, clock: this.#clock, limits: this.#limits }
-      this.#run(session, new WebSocketTransport(webSocket, socket, options), socket)
+      const transport = new WebSocketTransport(webSocket, socket, options)
+      this.#enter(socket, transport)
+      void runSession(session, this.#options.backend, transport)
     })
-  }
-
-  /** The handshake has succeeded: only now may anything run. */
-  #run(session: StdioSession, transport: Transport, socket: Duplex): void {
-    this.#enter(socket, transport)
-    void runSession(session, this.#options.backend, transport)
   }
 
   #enter(socket: Duplex, session: { stop(message: string): void }): void {

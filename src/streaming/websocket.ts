@@ -25,8 +25,6 @@ import { failureOf, type StdioSession } from './run-session.ts'
 import { StdinRelay } from './stdin-relay.ts'
 import type { Transport } from './transport.ts'
 
-/** Answers to pings that a client does not read are bounded by not reading it. */
-const maxUnreadReplyBytes = 1024 * 1024
 /** ws's own timer must not cut a slow reader; ClientSocket has the real one. */
 const neverMs = 0x7fffffff
 /** Fragments keep their read buffers alive until the message is whole. */
@@ -166,9 +164,7 @@ export class WebSocketTransport implements Transport {
   #pong(payload: Buffer): void {
     if (this.#webSocket.readyState !== this.#webSocket.OPEN) return
     this.#webSocket.pong(payload)
-    if (this.client.buffered <= maxUnreadReplyBytes) return
-    this.client.hold('replies')
-    this.client.socket.once('drain', () => this.client.release('replies'))
+    this.client.boundAnswers()
   }
 }
 
