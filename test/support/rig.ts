@@ -11,6 +11,7 @@ import {
   mkdtempSync,
   readFileSync,
   readdirSync,
+  readlinkSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -154,6 +155,14 @@ export class Rig {
       .join('')
   }
 
+  /** Forgets a container that the test deleted, with its files. */
+  removeFiles(id: string): void {
+    this.#containers.delete(id)
+    for (const path of [this.logPath(id), this.exitPath(id), join(this.directory, `bundle-${id}`)]) {
+      rmSync(path, { recursive: true, force: true })
+    }
+  }
+
   async close(): Promise<void> {
     this.client.close()
     if (isRunning(this.keeperPid)) process.kill(this.keeperPid, 'SIGTERM')
@@ -196,6 +205,17 @@ export function commandLine(pid: number): string {
   } catch {
     return ''
   }
+}
+
+/** How many descriptors of a process are pipes, sockets or terminals. */
+export function streamFds(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).filter((fd) => {
+    try {
+      return /^pipe:|^socket:|ptmx|pts/.test(readlinkSync(`/proc/${pid}/fd/${fd}`))
+    } catch {
+      return false
+    }
+  }).length
 }
 
 /** `pid command line` of every process whose command line names text, but this one. */

@@ -1,22 +1,11 @@
 // What survives the server's death: containers, logs, exit codes, the port; and what a broken session leaves: nothing.
 
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Rig, runtimes, waitFor } from '../support/rig.ts'
+import { Rig, runtimes, streamFds, waitFor } from '../support/rig.ts'
 import { WebSocketClient } from '../support/websocket-client.ts'
-
-/** Descriptors of a process that are pipes, terminals or sockets. */
-function streamFds(pid: number): number {
-  return readdirSync(`/proc/${pid}/fd`).filter((fd) => {
-    try {
-      return /^pipe:|^socket:|ptmx|pts/.test(readlinkSync(`/proc/${pid}/fd/${fd}`))
-    } catch {
-      return false
-    }
-  }).length
-}
 
 for (const runtime of runtimes) {
   describe(runtime, () => {
