@@ -18,7 +18,11 @@ import {
   LogDriver,
   VersionRequest,
 } from '../../src/generated/conmon.ts'
-import { ContainerInfo, ListContainersResponse, ServePortForwardRequest } from '../../src/generated/holdfast.ts'
+import {
+  ContainerInfo,
+  ListContainersResponse,
+  ServePortForwardRequest,
+} from '../../src/generated/holdfast.ts'
 
 const proto = resolve(import.meta.dirname, '../../../proto')
 
@@ -69,7 +73,11 @@ describe('the codec and the capnp command agree', () => {
   }
 
   test('on what we write', () => {
-    const text = convert('binary:json', 'Conmon.CreateContainerRequest', encode(CreateContainerRequest, fullRequest))
+    const text = convert(
+      'binary:json',
+      'Conmon.CreateContainerRequest',
+      encode(CreateContainerRequest, fullRequest),
+    )
     // Empty lists are null pointers, which the command leaves out.
     const { oomExitPaths: _, commandArgs: __, ...present } = requestJson
     assert.deepEqual(JSON.parse(text.toString()), { ...present, metadataOld: null })
@@ -82,7 +90,11 @@ describe('the codec and the capnp command agree', () => {
 
   test('on lists of small numbers and of structs with holes', () => {
     const forward = { netnsPath: '/n', podSandboxId: '', ports: [1, 65535, 80] }
-    const json = convert('binary:json', 'Holdfast.ServePortForwardRequest', encode(ServePortForwardRequest, forward))
+    const json = convert(
+      'binary:json',
+      'Holdfast.ServePortForwardRequest',
+      encode(ServePortForwardRequest, forward),
+    )
     assert.deepEqual(JSON.parse(json.toString()).ports, [1, 65535, 80])
     const containers: ContainerInfo[] = [
       { id: 'a', pid: 2 ** 32 - 1, state: 'exited', exitCode: -(2 ** 31), terminal: true, sessions: 3 },
@@ -93,13 +105,21 @@ describe('the codec and the capnp command agree', () => {
       decode(ListContainersResponse, convert('json:binary', 'Holdfast.ListContainersResponse', text)),
       { containers },
     )
-    const back = convert('binary:json', 'Holdfast.ListContainersResponse', encode(ListContainersResponse, { containers }))
+    const back = convert(
+      'binary:json',
+      'Holdfast.ListContainersResponse',
+      encode(ListContainersResponse, { containers }),
+    )
     assert.deepEqual(JSON.parse(back.toString()).containers[0], containers[0])
   })
 
   test('on a list of enums', () => {
     const namespaces = { namespaces: ['uts', 'ipc', 'user'] as const, podId: 'p' }
-    const json = convert('binary:json', 'Conmon.CreateNamespacesRequest', encode(CreateNamespacesRequest, namespaces))
+    const json = convert(
+      'binary:json',
+      'Conmon.CreateNamespacesRequest',
+      encode(CreateNamespacesRequest, namespaces),
+    )
     assert.deepEqual(JSON.parse(json.toString()).namespaces, namespaces.namespaces)
   })
 })
@@ -154,7 +174,10 @@ describe('the codec', () => {
 
   test('leaves empty texts, data and lists null', () => {
     const bytes = encode(LogDriver, { type: 'containerRuntimeInterface', path: '', maxSize: 0n })
-    assert.equal(bytes.subarray(8).toString('hex'), `00000000 02000100 ${'00'.repeat(24)}`.replaceAll(' ', ''))
+    assert.equal(
+      bytes.subarray(8).toString('hex'),
+      `00000000 02000100 ${'00'.repeat(24)}`.replaceAll(' ', ''),
+    )
   })
 
   const unwritable = [
@@ -193,8 +216,14 @@ function read<T>(table: StructTable<T>, segments: Buffer[]): T {
 /** A struct pointer to the next word. */
 const here = (dataWords: number, pointers: number): [number, number] => [0, dataWords | (pointers << 16)]
 /** A list pointer `words` further on. */
-const list = (words: number, size: number, count: number): [number, number] => [(words << 2) | 1, (count << 3) | size]
-const far = (pad: number, segment: number, double = 0): [number, number] => [(pad << 3) | (double << 2) | 2, segment]
+const list = (words: number, size: number, count: number): [number, number] => [
+  (words << 2) | 1,
+  (count << 3) | size,
+]
+const far = (pad: number, segment: number, double = 0): [number, number] => [
+  (pad << 3) | (double << 2) | 2,
+  segment,
+]
 const ab: [number, number] = [0x6261, 0]
 
 describe('the reader', () => {
@@ -202,15 +231,28 @@ describe('the reader', () => {
     const direct = message([here(2, 1), [2, 0], [7, 0], list(0, 2, 3), ab])
     const expected: LogDriver = { type: 'journald', maxSize: 7n, path: 'ab' }
     assert.deepEqual(read(LogDriver, direct), expected)
-    const single = message([far(3, 1)], [[2, 0], [7, 0], far(0, 2), [(-4 << 2) | 0, 2 | (1 << 16)]], [list(0, 2, 3), ab])
+    const single = message(
+      [far(3, 1)],
+      [[2, 0], [7, 0], far(0, 2), [(-4 << 2) | 0, 2 | (1 << 16)]],
+      [list(0, 2, 3), ab],
+    )
     assert.deepEqual(read(LogDriver, single), expected)
-    const double = message([far(0, 1, 1)], [far(0, 2), here(2, 1)], [[2, 0], [7, 0], far(0, 3, 1)], [far(2, 3), [1, (3 << 3) | 2], ab])
+    const double = message(
+      [far(0, 1, 1)],
+      [far(0, 2), here(2, 1)],
+      [[2, 0], [7, 0], far(0, 3, 1)],
+      [far(2, 3), [1, (3 << 3) | 2], ab],
+    )
     assert.deepEqual(read(LogDriver, double), expected)
   })
 
   test('gives defaults where an older writer stopped', () => {
     assert.deepEqual(read(LogDriver, message([here(1, 0), [1, 0]])), { type: 'json', path: '', maxSize: 0n })
-    assert.deepEqual(read(LogDriver, message([[0, 0]])), { type: 'containerRuntimeInterface', path: '', maxSize: 0n })
+    assert.deepEqual(read(LogDriver, message([[0, 0]])), {
+      type: 'containerRuntimeInterface',
+      path: '',
+      maxSize: 0n,
+    })
   })
 
   test('ignores what a newer writer added', () => {
@@ -225,24 +267,86 @@ describe('the reader', () => {
 
   const malformed: { title: string; table?: StructTable<unknown>; segments: Buffer[]; message: RegExp }[] = [
     { title: 'no root', segments: message([]), message: /outside its segment/ },
-    { title: 'a struct beyond its segment', segments: message([here(2, 1), [0, 0]]), message: /leaves its segment/ },
-    { title: 'a struct before its segment', segments: message([[(-9 << 2) | 0, 1]]), message: /leaves its segment/ },
-    { title: 'a list where a struct is due', segments: message([list(0, 2, 8), [0, 0]]), message: /not a struct/ },
+    {
+      title: 'a struct beyond its segment',
+      segments: message([here(2, 1), [0, 0]]),
+      message: /leaves its segment/,
+    },
+    {
+      title: 'a struct before its segment',
+      segments: message([[(-9 << 2) | 0, 1]]),
+      message: /leaves its segment/,
+    },
+    {
+      title: 'a list where a struct is due',
+      segments: message([list(0, 2, 8), [0, 0]]),
+      message: /not a struct/,
+    },
     { title: 'a capability where a struct is due', segments: message([[3, 0]]), message: /not a struct/ },
     { title: 'a pointer of an unknown kind', segments: message([[7, 0]]), message: /unknown kind/ },
     { title: 'a far pointer to no segment', segments: message([far(0, 1)]), message: /not there/ },
-    { title: 'a far pointer beyond its segment', segments: message([far(1, 1)], [[0, 0]]), message: /outside/ },
-    { title: 'a far pointer to a far pointer', segments: message([far(0, 1)], [far(0, 0)]), message: /far pointer/ },
+    {
+      title: 'a far pointer beyond its segment',
+      segments: message([far(1, 1)], [[0, 0]]),
+      message: /outside/,
+    },
+    {
+      title: 'a far pointer to a far pointer',
+      segments: message([far(0, 1)], [far(0, 0)]),
+      message: /far pointer/,
+    },
     { title: 'a far pointer to itself', segments: message([far(0, 0)]), message: /far pointer/ },
-    { title: 'a double-far pad that is none', segments: message([far(0, 1, 1)], [[1, 0], [0, 0]]), message: /landing pad/ },
-    { title: 'a double-far tag with an offset', segments: message([far(0, 1, 1)], [far(0, 1), [4, 0]]), message: /landing pad/ },
-    { title: 'a text without its NUL', segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 2), ab]), message: /NUL/ },
-    { title: 'a text of no bytes', segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 0)]), message: /NUL/ },
-    { title: 'a text that is a struct', segments: message([here(2, 1), [0, 0], [0, 0], here(0, 0)]), message: /path is not a list of bytes/ },
-    { title: 'a text of words', segments: message([here(2, 1), [0, 0], [0, 0], list(0, 5, 1), ab]), message: /not a list of bytes/ },
-    { title: 'a text that is not UTF-8', segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 3), [0x28c3, 0]]), message: /path is not valid UTF-8/ },
-    { title: 'a text beyond its segment', segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 9), ab]), message: /leaves/ },
-    { title: 'an enum that is not there', segments: message([here(1, 0), [9, 0]]), message: /type has the unknown value 9/ },
+    {
+      title: 'a double-far pad that is none',
+      segments: message(
+        [far(0, 1, 1)],
+        [
+          [1, 0],
+          [0, 0],
+        ],
+      ),
+      message: /landing pad/,
+    },
+    {
+      title: 'a double-far tag with an offset',
+      segments: message([far(0, 1, 1)], [far(0, 1), [4, 0]]),
+      message: /landing pad/,
+    },
+    {
+      title: 'a text without its NUL',
+      segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 2), ab]),
+      message: /NUL/,
+    },
+    {
+      title: 'a text of no bytes',
+      segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 0)]),
+      message: /NUL/,
+    },
+    {
+      title: 'a text that is a struct',
+      segments: message([here(2, 1), [0, 0], [0, 0], here(0, 0)]),
+      message: /path is not a list of bytes/,
+    },
+    {
+      title: 'a text of words',
+      segments: message([here(2, 1), [0, 0], [0, 0], list(0, 5, 1), ab]),
+      message: /not a list of bytes/,
+    },
+    {
+      title: 'a text that is not UTF-8',
+      segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 3), [0x28c3, 0]]),
+      message: /path is not valid UTF-8/,
+    },
+    {
+      title: 'a text beyond its segment',
+      segments: message([here(2, 1), [0, 0], [0, 0], list(0, 2, 9), ab]),
+      message: /leaves/,
+    },
+    {
+      title: 'an enum that is not there',
+      segments: message([here(1, 0), [9, 0]]),
+      message: /type has the unknown value 9/,
+    },
     {
       title: 'a list of bytes where structs are due',
       table: VersionRequest,
@@ -264,13 +368,17 @@ describe('the reader', () => {
     {
       title: '2^28 elements of no size',
       table: VersionRequest,
-      segments: message([here(1, 1), [0, 0], list(0, 7, 0), [2 ** 28 << 2, 0]]),
+      segments: message([here(1, 1), [0, 0], list(0, 7, 0), [(2 ** 28) << 2, 0]]),
       message: /more than \d+ values/,
     },
     {
       title: 'objects that are one',
       table: { name: 'Aliases', dataWords: 0, pointers: 64, fields: aliases(64) },
-      segments: message([here(0, 64), ...Array.from({ length: 64 }, (_, i) => list(63 - i, 2, 800)), ...zeros(100)]),
+      segments: message([
+        here(0, 64),
+        ...Array.from({ length: 64 }, (_, i) => list(63 - i, 2, 800)),
+        ...zeros(100),
+      ]),
       message: /overlap/,
     },
   ]

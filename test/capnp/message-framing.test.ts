@@ -26,8 +26,16 @@ const one = '0102030405060708'
 const two = '1112131415161718'
 const vectors = [
   { title: 'one segment', bytes: `00000000 01000000 ${one}`, expected: [[one]] },
-  { title: 'two segments', bytes: `01000000 01000000 01000000 00000000 ${one} ${two}`, expected: [[one, two]] },
-  { title: 'three segments, one empty', bytes: `02000000 01000000 00000000 01000000 ${one} ${two}`, expected: [[one, '', two]] },
+  {
+    title: 'two segments',
+    bytes: `01000000 01000000 01000000 00000000 ${one} ${two}`,
+    expected: [[one, two]],
+  },
+  {
+    title: 'three segments, one empty',
+    bytes: `02000000 01000000 00000000 01000000 ${one} ${two}`,
+    expected: [[one, '', two]],
+  },
   { title: 'an empty message', bytes: '00000000 00000000', expected: [['']] },
   {
     title: 'several messages',

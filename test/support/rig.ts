@@ -91,6 +91,8 @@ export class Rig {
     const old = this.serverPid()
     if (old > 0) process.kill(old, 'SIGKILL')
     await waitFor('a new server', () => this.serverPid() > 0 && this.serverPid() !== old)
+    // A call on the dead server's connection fails once.
+    await this.client.version().catch(() => this.client.version())
   }
 
   logPath(id: string): string {

@@ -1,0 +1,251 @@
+// One interface to an exec or attach session over either transport, for tests: send, collect, and how it ended by the
+// rules of Kubernetes clients (a session that broke has no exit code).
+
+import { connect, type Socket } from 'node:net'
+import { constants, createDeflate, type Deflate } from 'node:zlib'
+import { spdyDictionary } from '../../src/wire/spdy-dictionary.ts'
+import { WebSocketClient, type SessionEnd } from './websocket-client.ts'
+
+export type { SessionEnd } from './websocket-client.ts'
+export const transports = ['spdy', 'websocket'] as const
+export type TransportName = (typeof transports)[number]
+
+export interface SessionStreams {
+  readonly stdin: boolean
+  readonly stdout: boolean
+  readonly stderr: boolean
+  readonly tty: boolean
+}
+
+export interface SessionClient {
+  readonly ended: Promise<SessionEnd>
+  stdout(): Buffer
+  stderr(): Buffer
+  send(bytes: string | Buffer): void
+  readonly buffered: number
+  resize(width: number, height: number): void
+  closeStdin(): void
+  pause(): void
+  resume(): void
+  vanish(): void
+  onData(listener: () => void): void
+  until(text: string | RegExp, timeoutMs?: number): Promise<string>
+}
+
+/** Resolves when the session is set up. */
+export async function openSession(
+  transport: TransportName,
+  url: string,
+  streams: SessionStreams,
+): Promise<SessionClient> {
+  if (transport === 'spdy') return SpdySession.open(url, streams)
+  const client = new WebSocketClient(url)
+  await client.opened
+  return client
+}
+
+/** Frames of SPDY/3.1: 8 bytes, the first bit tells control from data. */
+class SpdySession implements SessionClient {
+  readonly ended: Promise<SessionEnd>
+  readonly #socket: Socket
+  readonly #deflate: Deflate = createDeflate({ dictionary: spdyDictionary, level: 9 })
+  readonly #ids = new Map<string, number>()
+  readonly #chunks = new Map<number, Buffer[]>()
+  readonly #listeners = new Set<() => void>()
+  readonly #replies = new Set<number>()
+  #head = ''
+  #rest: Buffer = Buffer.alloc(0)
+  #end: ((end: SessionEnd) => void) | undefined
+  #vanished = false
+
+  private constructor(url: string) {
+    const { hostname, port, pathname } = new URL(url)
+    this.#socket = connect({ port: Number(port), host: hostname })
+    this.#socket.write(
+      `POST ${pathname} HTTP/1.1\r\nHost: node\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n` +
+        'X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n',
+    )
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve
+    })
+    this.#socket.on('data', (chunk: Buffer) => this.#received(chunk))
+    this.#socket.on('error', () => undefined)
+    this.#socket.on('end', () => this.#socket.end())
+    this.#socket.on('close', () => {
+      this.#deflate.close()
+      this.#end?.(this.#vanished ? { failure: 'vanished' } : this.#status())
+      for (const listener of this.#listeners) listener()
+    })
+  }
+
+  static async open(url: string, streams: SessionStreams): Promise<SpdySession> {
+    const session = new SpdySession(url)
+    await session.#wait(() => session.#head.includes('\r\n\r\n'))
+    if (!session.#head.startsWith('HTTP/1.1 101')) {
+      session.#socket.destroy()
+      throw new Error(`unexpected server response: ${session.#head.split('\r\n', 1)[0]}`)
+    }
+    const wanted = [
+      ['error', true],
+      ['stdin', streams.stdin],
+      ['stdout', streams.stdout],
+      ['stderr', streams.stderr && !streams.tty],
+      ['resize', streams.tty],
+    ] as const
+    for (const [type, wants] of wanted) if (wants) await session.#openStream(type)
+    return session
+  }
+
+  stdout(): Buffer {
+    return this.#bytesOf('stdout')
+  }
+
+  stderr(): Buffer {
+    return this.#bytesOf('stderr')
+  }
+
+  get buffered(): number {
+    return this.#socket.writableLength
+  }
+
+  send(bytes: string | Buffer): void {
+    this.#data('stdin', Buffer.from(bytes), false)
+  }
+
+  resize(width: number, height: number): void {
+    this.#data('resize', Buffer.from(`${JSON.stringify({ Width: width, Height: height })}\n`), false)
+  }
+
+  closeStdin(): void {
+    this.#data('stdin', Buffer.alloc(0), true)
+  }
+
+  pause(): void {
+    this.#socket.pause()
+  }
+
+  resume(): void {
+    this.#socket.resume()
+  }
+
+  vanish(): void {
+    this.#vanished = true
+    this.#socket.resetAndDestroy()
+  }
+
+  onData(listener: () => void): void {
+    this.#listeners.add(listener)
+  }
+
+  async until(text: string | RegExp, timeoutMs = 10_000): Promise<string> {
+    const found = (): boolean => {
+      const output = this.stdout().toString()
+      return typeof text === 'string' ? output.includes(text) : text.test(output)
+    }
+    await this.#wait(found, timeoutMs)
+    return this.stdout().toString()
+  }
+
+  #wait(holds: () => boolean, timeoutMs = 30_000): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const check = (): void => {
+        if (!holds() && !this.#socket.destroyed) return
+        this.#listeners.delete(check)
+        clearTimeout(timer)
+        if (holds()) resolve()
+        else reject(new Error(`the connection ended: ${JSON.stringify(this.#status())}`))
+      }
+      const timer = setTimeout(() => {
+        this.#listeners.delete(check)
+        reject(new Error(`waited in vain; stdout ends with ${this.stdout().toString().slice(-200)}`))
+      }, timeoutMs)
+      this.#listeners.add(check)
+      check()
+    })
+  }
+
+  async #openStream(type: string): Promise<void> {
+    const id = 2 * this.#ids.size + 1
+    this.#ids.set(type, id)
+    this.#chunks.set(id, [])
+    const block = Buffer.concat([
+      u32(1),
+      u32(10),
+      Buffer.from('streamtype'),
+      u32(type.length),
+      Buffer.from(type),
+    ])
+    const compressed: Buffer[] = []
+    const collect = (chunk: Buffer): void => {
+      compressed.push(chunk)
+    }
+    this.#deflate.on('data', collect)
+    this.#deflate.write(block)
+    await new Promise<void>((resolve) => this.#deflate.flush(constants.Z_SYNC_FLUSH, resolve))
+    this.#deflate.off('data', collect)
+    const payload = Buffer.concat([u32(id), u32(0), Buffer.alloc(2), ...compressed])
+    this.#socket.write(Buffer.concat([u32(0x80030001), u32(payload.length), payload]))
+    await this.#wait(() => this.#replies.has(id))
+  }
+
+  #data(type: string, payload: Buffer, fin: boolean): void {
+    const id = this.#ids.get(type)
+    if (id === undefined) throw new Error(`this session has no ${type} stream`)
+    this.#socket.write(Buffer.concat([u32(id), u32((fin ? 0x01000000 : 0) + payload.length), payload]))
+  }
+
+  #bytesOf(type: string): Buffer {
+    return Buffer.concat(this.#chunks.get(this.#ids.get(type) ?? 0) ?? [])
+  }
+
+  #received(chunk: Buffer): void {
+    let rest: Buffer = chunk
+    if (!this.#head.includes('\r\n\r\n')) {
+      const text = this.#head + chunk.toString('latin1')
+      const end = text.indexOf('\r\n\r\n')
+      rest = end < 0 ? Buffer.alloc(0) : Buffer.from(text.slice(end + 4), 'latin1')
+      this.#head = end < 0 ? text : text.slice(0, end + 4)
+    }
+    this.#rest = this.#rest.length === 0 ? rest : Buffer.concat([this.#rest, rest])
+    while (this.#rest.length >= 8) {
+      const length = 8 + (this.#rest.readUInt32BE(4) & 0xffffff)
+      if (this.#rest.length < length) break
+      this.#frame(this.#rest.subarray(0, length))
+      this.#rest = this.#rest.subarray(length)
+    }
+    for (const listener of this.#listeners) listener()
+  }
+
+  #frame(frame: Buffer): void {
+    const first = frame.readUInt32BE(0)
+    if (first >>> 31 === 0) this.#chunks.get(first)?.push(frame.subarray(8))
+    else if ((first & 0xffff) === 2) this.#replies.add(frame.readUInt32BE(8))
+  }
+
+  /** client-go's rules: an empty error stream is success, whatever else happened; so it must be armed. */
+  #status(): SessionEnd {
+    const text = this.#bytesOf('error').toString()
+    if (text === '') return { code: 0 }
+    try {
+      const status = JSON.parse(text) as {
+        status: string
+        message?: string
+        reason?: string
+        details?: { causes?: { reason?: string; message?: string }[] }
+      }
+      if (status.status === 'Success') return { code: 0 }
+      const cause = status.details?.causes?.find((other) => other.reason === 'ExitCode')
+      return status.reason === 'NonZeroExitCode'
+        ? { code: Number(cause?.message) }
+        : { failure: status.message ?? '' }
+    } catch {
+      return { failure: `error stream protocol error: ${JSON.stringify(text)}` }
+    }
+  }
+}
+
+function u32(value: number): Buffer {
+  const bytes = Buffer.alloc(4)
+  bytes.writeUInt32BE(value >>> 0)
+  return bytes
+}
