@@ -62,10 +62,12 @@ export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 /** Replies that the peer has not read: of one connection, and of all. */
 export const MAX_CONNECTION_REPLY_BYTES = 64 * 1024 * 1024
 export const MAX_TOTAL_REPLY_BYTES = 256 * 1024 * 1024
+/** What a running call with a large reply counts before the reply is there: so at most 64 of a connection run at once. */
+export const RESERVED_REPLY_BYTES = 1024 * 1024
 /** One reply: below the traversal limit of C++, Rust and Go readers. */
 export const MAX_REPLY_BYTES = 64 * 1024 * 1024 - 4096
 /** Structs, texts and list elements of one message: bounds the time that decoding it may take. */
-export const MAX_MESSAGE_VALUES = 256 * 1024
+export const MAX_MESSAGE_VALUES = 128 * 1024
 /** Segments of one message: capnproto C++. */
 export const MAX_MESSAGE_SEGMENTS = 512
 /** Half-received messages of all connections. */

@@ -31,6 +31,8 @@ class Answer implements CallContext {
   returned = false
   /** Takes the call out of the queue, while it waits there. */
   leaveQueue: (() => void) | undefined
+  /** Set while a call with a large reply runs. */
+  endReservation: (() => void) | undefined
   #controller: AbortController | undefined
   #reason: MonitorError | undefined
 
@@ -97,13 +99,11 @@ export class Answers {
       this.#checkTarget(call.target)
       const bound = this.#boundMethod(call)
       const params = reader.struct(bound.method.params, call.params.content)
-      if (this.#running > MAX_RUNNING_CALLS)
-        throw new RpcException('overloaded', 'too many calls are running')
-      if (!bound.large) return this.#run(id, answer, bound, params)
-      answer.leaveQueue = this.#options.account.budget.whenRoom(this.#options.account, () => {
-        answer.leaveQueue = undefined
-        this.#run(id, answer, bound, params)
-      })
+      if (this.#running > MAX_RUNNING_CALLS) {
+        throw new RpcException('overloaded', `${MAX_RUNNING_CALLS} calls of this connection are running`)
+      }
+      if (bound.large) this.#runWhenRoom(id, answer, bound, params)
+      else this.#run(id, answer, bound, params)
     } catch (error) {
       if (error instanceof ProtocolBreach) throw error
       this.#fail(id, answer, error)
@@ -192,6 +192,18 @@ export class Answers {
     throw new RpcException('unimplemented', `method ${call.methodId} of ${service.name} is not implemented`)
   }
 
+  #runWhenRoom(id: number, answer: Answer, bound: BoundMethod, params: unknown): void {
+    const { account } = this.#options
+    let started = false
+    const leaveQueue = account.budget.whenRoom(account, () => {
+      started = true
+      answer.leaveQueue = undefined
+      answer.endReservation = account.reserve()
+      this.#run(id, answer, bound, params)
+    })
+    if (!started) answer.leaveQueue = leaveQueue
+  }
+
   #run(id: number, answer: Answer, bound: BoundMethod, params: unknown): void {
     const fail = (error: unknown): void => {
       if (!(error instanceof MonitorError)) this.#options.onUnexpectedError(bound.method.name, error)
@@ -207,22 +219,30 @@ export class Answers {
   }
 
   #succeed(id: number, answer: Answer, bound: BoundMethod, value: Init<unknown>): void {
-    this.#running--
-    if (answer.returned || this.#closed) return
-    answer.returned = true
-    try {
-      const content = { table: bound.method.results, value }
-      this.#send(id, ReturnTag.results, Payload, { content })
-    } catch (error) {
-      this.#sendException(id, error)
+    if (!answer.returned && !this.#closed) {
+      answer.returned = true
+      try {
+        const content = { table: bound.method.results, value }
+        this.#send(id, ReturnTag.results, Payload, { content })
+      } catch (error) {
+        this.#sendException(id, error)
+      }
     }
+    this.#settled(answer)
   }
 
   #fail(id: number, answer: Answer, error: unknown): void {
+    if (!answer.returned && !this.#closed) {
+      answer.returned = true
+      this.#sendException(id, error)
+    }
+    this.#settled(answer)
+  }
+
+  /** After the reply has been sent, so that its bytes count when others look for room. */
+  #settled(answer: Answer): void {
     this.#running--
-    if (answer.returned || this.#closed) return
-    answer.returned = true
-    this.#sendException(id, error)
+    answer.endReservation?.()
   }
 
   #sendException(answerId: number, error: unknown): void {

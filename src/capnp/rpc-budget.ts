@@ -1,13 +1,19 @@
 // Bounds on the memory of all RPC connections of a process: replies that peers have not read yet, and messages that
 // have not come whole. Calls with large replies wait here until there is room, in the order they came.
 
-import { MAX_CONNECTION_REPLY_BYTES, MAX_TOTAL_REPLY_BYTES, MAX_TOTAL_REQUEST_BYTES } from '../base/limits.ts'
+import {
+  MAX_CONNECTION_REPLY_BYTES,
+  MAX_TOTAL_REPLY_BYTES,
+  MAX_TOTAL_REQUEST_BYTES,
+  RESERVED_REPLY_BYTES,
+} from '../base/limits.ts'
 import { RpcException } from './rpc-exception.ts'
 
-interface Limits {
+export interface RpcBudgetLimits {
   readonly connectionReplies: number
   readonly totalReplies: number
   readonly totalRequests: number
+  readonly reservation: number
 }
 
 interface WaitingCall {
@@ -17,16 +23,18 @@ interface WaitingCall {
 
 /** Shared by the connections of a server. */
 export class RpcBudget {
-  readonly #limits: Limits
+  readonly limits: RpcBudgetLimits
   readonly #waiting = new Set<WaitingCall>()
+  /** Unread and reserved bytes of all accounts. */
   #replies = 0
   #requests = 0
 
-  constructor(limits: Partial<Limits> = {}) {
-    this.#limits = {
+  constructor(limits: Partial<RpcBudgetLimits> = {}) {
+    this.limits = {
       connectionReplies: MAX_CONNECTION_REPLY_BYTES,
       totalReplies: MAX_TOTAL_REPLY_BYTES,
       totalRequests: MAX_TOTAL_REQUEST_BYTES,
+      reservation: RESERVED_REPLY_BYTES,
       ...limits,
     }
   }
@@ -36,11 +44,6 @@ export class RpcBudget {
     return new RpcAccount(this)
   }
 
-  /** Whether this connection's peer has left too much unread to be read from. */
-  isFull(account: RpcAccount): boolean {
-    return account.replies >= this.#limits.connectionReplies
-  }
-
   addReplies(bytes: number): void {
     this.#replies += bytes
     if (bytes < 0) this.#startWaiting()
@@ -48,7 +51,7 @@ export class RpcBudget {
 
   addRequests(bytes: number): void {
     this.#requests += bytes
-    if (bytes > 0 && this.#requests > this.#limits.totalRequests) {
+    if (bytes > 0 && this.#requests > this.limits.totalRequests) {
       throw new RpcException('overloaded', 'too many bytes of unfinished messages')
     }
   }
@@ -65,8 +68,8 @@ export class RpcBudget {
 
   #startWaiting(): void {
     for (const call of this.#waiting) {
-      if (this.#replies >= this.#limits.totalReplies) return
-      if (this.isFull(call.account)) continue
+      if (this.#replies + this.limits.reservation > this.limits.totalReplies) return
+      if (!call.account.hasRoom) continue
       this.#waiting.delete(call)
       call.start()
     }
@@ -76,7 +79,8 @@ export class RpcBudget {
 /** One connection's bytes. */
 export class RpcAccount {
   readonly budget: RpcBudget
-  #replies = 0
+  #unread = 0
+  #reserved = 0
   #requests = 0
   #closed = false
 
@@ -84,20 +88,38 @@ export class RpcAccount {
     this.budget = budget
   }
 
-  /** Bytes sent that the peer has not taken. */
-  get replies(): number {
-    return this.#replies
+  /** Whether the peer has left so much unread that nothing more should be read from it. */
+  get isFull(): boolean {
+    return this.#unread >= this.budget.limits.connectionReplies
+  }
+
+  /** Whether one more call with a large reply may run. */
+  get hasRoom(): boolean {
+    const { connectionReplies, reservation } = this.budget.limits
+    return this.#unread + this.#reserved + reservation <= connectionReplies
+  }
+
+  /** A call with a large reply runs. Returns what ends that. */
+  reserve(): () => void {
+    const bytes = this.budget.limits.reservation
+    this.#reserved += bytes
+    this.budget.addReplies(bytes)
+    return () => {
+      if (this.#closed) return
+      this.#reserved -= bytes
+      this.budget.addReplies(-bytes)
+    }
   }
 
   sent(bytes: number): void {
     if (this.#closed) return
-    this.#replies += bytes
+    this.#unread += bytes
     this.budget.addReplies(bytes)
   }
 
   delivered(bytes: number): void {
     if (this.#closed) return
-    this.#replies -= bytes
+    this.#unread -= bytes
     this.budget.addReplies(-bytes)
   }
 
@@ -111,8 +133,7 @@ export class RpcAccount {
   close(): void {
     if (this.#closed) return
     this.#closed = true
-    this.budget.addReplies(-this.#replies)
+    this.budget.addReplies(-this.#unread - this.#reserved)
     this.budget.addRequests(-this.#requests)
-    this.#replies = 0
   }
 }

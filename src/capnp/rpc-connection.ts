@@ -167,12 +167,12 @@ export class RpcConnection {
       this.#account.sent(part.length)
       this.#socket.write(part, () => this.#delivered(part.length))
     }
-    if (this.#account.budget.isFull(this.#account)) this.#pause()
+    if (this.#account.isFull) this.#pause()
   }
 
   #delivered(bytes: number): void {
     this.#account.delivered(bytes)
-    if (!this.#paused || this.#closed || this.#account.budget.isFull(this.#account)) return
+    if (!this.#paused || this.#closed || this.#account.isFull) return
     this.#paused = false
     this.#socket.resume()
     this.#handleMessages()

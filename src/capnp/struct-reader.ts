@@ -69,7 +69,7 @@ export class StructReader {
       case 'text':
         return this.#text(target, name)
       case 'data':
-        return target === undefined ? emptyData : this.#bytes(target, name)
+        return target === undefined ? emptyData : this.#data(target, name)
       case 'struct':
         return this.struct(type.struct as StructTable<unknown>, target)
       case 'list':
@@ -82,18 +82,27 @@ export class StructReader {
 
   #text(target: Pointer | undefined, name: string): string {
     if (target === undefined) return ''
-    const bytes = this.#bytes(target, name)
-    if (bytes.at(-1) !== 0) throw malformed(`${name} is a text without its NUL`)
-    const text = bytes.subarray(0, -1)
+    this.#checkBytes(target, name)
+    const { segment, word, count } = target
+    const start = word * 8
+    const end = start + count - 1
+    if (count === 0 || segment[end] !== 0) throw malformed(`${name} is a text without its NUL`)
+    const text = segment.toString('utf8', start, end)
     // Replacement characters would make another path of it.
-    if (!isUtf8(text)) throw new MonitorError('invalid-argument', `${name} is not valid UTF-8`)
-    return text.toString('utf8')
+    if (text.includes('\ufffd') && !isUtf8(segment.subarray(start, end))) {
+      throw new MonitorError('invalid-argument', `${name} is not valid UTF-8`)
+    }
+    return text
   }
 
-  #bytes(target: Pointer, name: string): Buffer {
+  #data(target: Pointer, name: string): Buffer {
+    this.#checkBytes(target, name)
+    return target.segment.subarray(target.word * 8, target.word * 8 + target.count)
+  }
+
+  #checkBytes(target: Pointer, name: string): void {
     if (target.kind !== 'list' || target.elementSize !== 2) throw malformed(`${name} is not a list of bytes`)
     this.#countValues(1)
-    return target.segment.subarray(target.word * 8, target.word * 8 + target.count)
   }
 
   #list(element: Type, target: Pointer, name: string): unknown[] {
@@ -110,19 +119,24 @@ export class StructReader {
     if (target.elementSize === pointerElements || bits !== kindBits[element.kind]) {
       throw malformed(`${name} is not a list of ${element.kind}`)
     }
+    const field = { ...element, name, offset: 0 }
     return Array.from({ length: target.count }, (_, i) =>
-      scalarAt({ ...element, name, offset: 0 }, target.segment, target.word * 64 + i * bits),
+      scalarAt(field, target.segment, target.word * 64 + i * bits),
     )
   }
 
   #structList(element: Type, target: Pointer, name: string): unknown[] {
     if (target.elementSize !== structElements) throw malformed(`${name} is not a list of structs`)
-    const { dataWords, pointers } = target
+    const { segment, word, dataWords, pointers } = target
     return Array.from({ length: target.count }, (_, i) =>
       this.struct(element.struct as StructTable<unknown>, {
-        ...target,
         kind: 'struct',
-        word: target.word + i * (dataWords + pointers),
+        segment,
+        word: word + i * (dataWords + pointers),
+        dataWords,
+        pointers,
+        elementSize: 0,
+        count: 0,
       }),
     )
   }

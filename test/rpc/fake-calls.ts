@@ -25,6 +25,8 @@ export class FakeCalls implements MonitorCalls {
   /** The last request of each method. */
   readonly seen: Record<string, unknown> = {}
   running = 0
+  /** Execs ever. */
+  started = 0
   /** Why execs were given up: error codes. */
   readonly givenUp: string[] = []
   containers: ContainerInfo[] = []
@@ -54,6 +56,7 @@ export class FakeCalls implements MonitorCalls {
     this.seen['execSync'] = request
     const [what = '', value = ''] = request.id.split(':')
     this.running++
+    this.started++
     try {
       return await this.#exec(what, Number(value), request, signal)
     } finally {
