@@ -27,6 +27,12 @@ export const SOCKET_HIGH_WATER_BYTES = 128 * 1024
 export const HALF_CLOSED_QUIET_MS = 60_000
 /** A dial into the pod. */
 export const DIAL_TIMEOUT_MS = 5_000
+/** Port-forward: bytes that a pod has not taken, of one forwarded connection and of all of one client; above either
+ * the client's socket is not read. */
+export const MAX_FORWARD_BUFFER_BYTES = 4 * 1024 * 1024
+export const MAX_TOTAL_FORWARD_BUFFER_BYTES = 32 * 1024 * 1024
+/** Port-forward: open streams of one client, two for each forwarded connection. */
+export const MAX_FORWARD_STREAMS = 4096
 
 // stdio
 /** One read of a pipe or terminal. */

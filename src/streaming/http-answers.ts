@@ -50,10 +50,10 @@ export function webSocketProtocolOf(request: IncomingMessage): StreamProtocol | 
 }
 
 /** The protocol that this SPDY request gets, or why it gets none. */
-export function spdyProtocolOf<T extends { readonly name: string }>(
+export function spdyProtocolOf(
   request: IncomingMessage,
-  accepted: readonly T[],
-): T | Refusal {
+  accepted: readonly StreamProtocol[],
+): StreamProtocol | Refusal {
   const lines = request.headersDistinct['x-stream-protocol-version']
   if (lines === undefined) {
     const count = Object.keys(request.headersDistinct).filter((name) => name !== 'host').length

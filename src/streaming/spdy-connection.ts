@@ -184,7 +184,11 @@ export class SpdyConnection implements SpdyFrameListener {
 
   /** For SpdyStream: nothing more is said about a stream whose both directions have ended. */
   forgetIfClosed(stream: SpdyStream): void {
-    if (!stream.localClosed || !stream.remoteClosed) return
+    if (stream.localClosed && stream.remoteClosed) this.forget(stream)
+  }
+
+  /** For SpdyStream: what the client still sends on it is ignored. */
+  forget(stream: SpdyStream): void {
     this.#streams.delete(stream.id)
     this.#endIfDone()
   }
@@ -273,6 +277,13 @@ export class SpdyStream implements ByteSink, DrainWaiter {
     this.localClosed = true
     this.remoteClosed = true
     this.#connection.forgetIfClosed(this)
+  }
+
+  /** Nobody is interested in the stream any more, whatever the client still does with it. */
+  forget(): void {
+    this.localClosed = true
+    this.remoteClosed = true
+    this.#connection.forget(this)
   }
 
   /** The client has reset the stream. */

@@ -17,7 +17,7 @@ import {
   TOKEN_LIFETIME_MS,
 } from '../base/limits.ts'
 import { loadInflate } from '../wire/spdy-headers.ts'
-import { portForwardProtocol, spdyProtocols } from '../wire/stream-protocol.ts'
+import { portForwardProtocol, spdyProtocols, type StreamProtocol } from '../wire/stream-protocol.ts'
 import type { SessionLimits } from './client-socket.ts'
 import { systemClock, type Clock } from './clock.ts'
 import {
@@ -32,6 +32,7 @@ import {
   webSocketRefused,
   type Refusal,
 } from './http-answers.ts'
+import { PortForward } from './port-forward.ts'
 import { runSession } from './run-session.ts'
 import { SessionTokens } from './session-tokens.ts'
 import type { Session, StreamingBackend } from './session.ts'
@@ -53,6 +54,14 @@ const headersTimeoutMs = 10_000
 /** Sockets of all kinds, so that idle connections cannot take every descriptor. */
 const maxConnections = 4096
 const stopping = 'the monitor is stopping'
+
+/** What Node hands over with a request to upgrade. */
+interface Upgrade {
+  readonly request: IncomingMessage
+  readonly socket: Duplex
+  /** Bytes that came behind the request. */
+  readonly head: Buffer
+}
 
 /** Serves exec, attach and port-forward to clients that hold a URL. */
 export class StreamingServer {
@@ -143,7 +152,7 @@ export class StreamingServer {
     })
     http.maxConnections = maxConnections
     http.on('request', (request, response) => this.#onRequest(request, response))
-    http.on('upgrade', (request, socket, head) => this.#onUpgrade(request, socket, head))
+    http.on('upgrade', (request, socket, head) => this.#onUpgrade({ request, socket, head }))
     try {
       await new Promise<void>((resolve, reject) => {
         http.once('error', reject)
@@ -184,50 +193,42 @@ export class StreamingServer {
     return refuse(response, 'status' in protocol ? protocol : notFound)
   }
 
-  #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #onUpgrade(upgrade: Upgrade): void {
+    const { request, socket } = upgrade
     socket.on('error', () => socket.destroy())
     const session = this.#take(request)
     if ('status' in session) return refuseUpgrade(socket, session)
-    this.#upgrade(session, request, { socket, head }).catch((error: unknown) => {
+    const served = asksForWebSocket(request)
+      ? this.#upgradeWebSocket(session, upgrade)
+      : this.#upgradeSpdy(session, upgrade)
+    served.catch((error: unknown) => {
       this.#options.diagnostics.error(`serve ${session.kind}: ${messageOf(error)}`)
       socket.destroy()
     })
     return undefined
   }
 
-  async #upgrade(
-    session: Session,
-    request: IncomingMessage,
-    { socket, head }: { socket: Duplex; head: Buffer },
-  ): Promise<void> {
-    if (asksForWebSocket(request)) return await this.#upgradeWebSocket(session, request, { socket, head })
-    return await this.#upgradeSpdy(session, request, { socket, head })
-  }
-
-  async #upgradeSpdy(
-    session: Session,
-    request: IncomingMessage,
-    { socket, head }: { socket: Duplex; head: Buffer },
-  ): Promise<void> {
-    if (session.kind === 'portforward')
-      return refuseUpgrade(socket, { status: 503, body: 'no port-forward yet' })
-    const protocol = spdyProtocolOf(request, spdyProtocols)
+  async #upgradeSpdy(session: Session, { request, socket, head }: Upgrade): Promise<void> {
+    const protocol = spdyProtocolOf(request, acceptedBy(session))
     if ('status' in protocol) return refuseUpgrade(socket, protocol)
     this.#inflate ??= loadInflate()
     const inflate = await this.#inflate
+    if (socket.destroyed) return undefined
     acceptSpdy(socket, protocol.name)
-    const onReady = (transport: SpdyTransport) => void runSession(session, this.#options.backend, transport)
-    const options = { session, protocol, inflate, onReady, clock: this.#clock, limits: this.#limits }
-    const transport = new SpdyTransport(socket, options)
+    const { backend } = this.#options
+    const common = { inflate, clock: this.#clock, limits: this.#limits }
+    if (session.kind === 'portforward') {
+      const forward = new PortForward(socket, { ...common, session, backend })
+      this.#enter(socket, forward)
+      return forward.start(head)
+    }
+    const onReady = (transport: SpdyTransport) => void runSession(session, backend, transport)
+    const transport = new SpdyTransport(socket, { ...common, session, protocol, onReady })
     this.#enter(socket, transport)
-    transport.start(head)
+    return transport.start(head)
   }
 
-  async #upgradeWebSocket(
-    session: Session,
-    request: IncomingMessage,
-    { socket, head }: { socket: Duplex; head: Buffer },
-  ): Promise<void> {
+  async #upgradeWebSocket(session: Session, { request, socket, head }: Upgrade): Promise<void> {
     const protocol = webSocketProtocolOf(request)
     if (protocol === undefined || session.kind === 'portforward') {
       return refuseUpgrade(socket, webSocketRefused)
@@ -240,6 +241,7 @@ export class StreamingServer {
       this.#enter(socket, transport)
       void runSession(session, this.#options.backend, transport)
     })
+    return undefined
   }
 
   #enter(socket: Duplex, session: { stop(message: string): void }): void {
@@ -261,8 +263,8 @@ export class StreamingServer {
 }
 
 /** The SPDY protocols of this kind of session. */
-function acceptedBy(session: Session): readonly { readonly name: string }[] {
-  return session.kind === 'portforward' ? [{ name: portForwardProtocol }] : spdyProtocols
+function acceptedBy(session: Session): readonly StreamProtocol[] {
+  return session.kind === 'portforward' ? [portForwardProtocol] : spdyProtocols
 }
 
 /** Node offers no other way to the descriptor of a listening socket. */

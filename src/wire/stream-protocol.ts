@@ -45,7 +45,7 @@ export const webSocketProtocols: readonly StreamProtocol[] = [
 export const webSocketDefault: StreamProtocol = webSocketV1
 
 /** Port-forward over SPDY: the only version. */
-export const portForwardProtocol = 'portforward.k8s.io'
+export const portForwardProtocol: StreamProtocol = { ...v1, name: 'portforward.k8s.io' }
 
 /** The values of a header that may come as several lines, as comma-separated lists, or both; empty ones are dropped. */
 export function splitHeader(lines: readonly string[] | undefined): string[] {
@@ -53,10 +53,10 @@ export function splitHeader(lines: readonly string[] | undefined): string[] {
 }
 
 /** The first of the client's names that the server has. */
-export function chooseProtocol<T extends { readonly name: string }>(
+export function chooseProtocol(
   offered: readonly string[],
-  accepted: readonly T[],
-): T | undefined {
+  accepted: readonly StreamProtocol[],
+): StreamProtocol | undefined {
   for (const name of offered) {
     const found = accepted.find((protocol) => protocol.name === name)
     if (found !== undefined) return found

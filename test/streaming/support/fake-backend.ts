@@ -192,7 +192,7 @@ async function echo(run: Run, code: number): Promise<ExitStatus> {
   return finish(stdio, code)
 }
 
-async function connectTo(port: number, signal: AbortSignal): Promise<Socket> {
+export async function connectTo(port: number, signal: AbortSignal): Promise<Socket> {
   return await new Promise((resolve, reject) => {
     const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
     socket.pause()

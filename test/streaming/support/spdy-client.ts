@@ -85,7 +85,7 @@ export class SpdyClient {
 
   private constructor(url: string, { protocols = ['v4.channel.k8s.io'], method = 'POST' }: ConnectOptions) {
     const { hostname, port, pathname } = new URL(url)
-    this.socket = connect(Number(port), hostname)
+    this.socket = connect(Number(port), hostname).setNoDelay(true)
     const versions = protocols.map((name) => `X-Stream-Protocol-Version: ${name}\r\n`).join('')
     this.socket.write(
       `${method} ${pathname} HTTP/1.1\r\nHost: other.example\r\nContent-Length: 0\r\n` +
