@@ -44,13 +44,23 @@ export class WatchedFd {
 
   /** Closes the descriptor. Only the first call does something. */
   close(): void {
-    if (!this.#open) return
+    if (this.#stop()) closeSync(this.fd)
+    for (const callback of this.#onClosed.splice(0)) callback()
+  }
+
+  /** Watches no more and gives the descriptor back, open. */
+  release(): void {
+    this.#stop()
+    this.#onClosed.length = 0
+  }
+
+  #stop(): boolean {
+    if (!this.#open) return false
     this.#open = false
     this.#onReadable = undefined
     this.#onWritable = undefined
     if (this.#handle !== undefined) unpoll(this.#handle)
-    closeSync(this.fd)
-    for (const callback of this.#onClosed) callback()
+    return true
   }
 
   #apply(): void {
