@@ -42,7 +42,8 @@ export class ProcessStdio {
       const fd = fds[name]
       return fd === undefined ? [] : [[name, this.#watched(name, fd)] as const]
     })
-    if (fds.stdin !== undefined) this.#stdin = new StdinMerge({ fd: fds.stdin, terminal: false, onClosed: () => this.onStdinClosed?.() })
+    if (fds.stdin !== undefined)
+      this.#stdin = new StdinMerge({ fd: fds.stdin, terminal: false, onClosed: () => this.onStdinClosed?.() })
   }
 
   /** Joins process and client, once. When the client goes away, input ends, a terminal hangs up, output is thrown away. */
@@ -124,7 +125,9 @@ export class ProcessStdio {
     } else if (terminal !== undefined) {
       // The end of a client's input does not hang up a terminal: kubectl sends one when its own
       // input is at its end, and still wants the output.
-      remote.connectStdin(terminal.open ? new StdinMerge({ fd: terminal, terminal: true }).connect() : discard())
+      remote.connectStdin(
+        terminal.open ? new StdinMerge({ fd: terminal, terminal: true }).connect() : discard(),
+      )
     } else {
       const stdin = this.#stdin
       remote.connectStdin(stdin === undefined ? discard() : stdin.connect(() => stdin.close()))
