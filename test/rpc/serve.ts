@@ -14,6 +14,8 @@ export class TestServer {
   readonly path = join(this.directory, 'conmon.sock')
   readonly calls = new FakeCalls()
   readonly diagnostics: string[] = []
+  /** Forget diagnostics. */
+  quiet = false
   server: RpcServer
 
   constructor() {
@@ -33,7 +35,9 @@ export class TestServer {
   }
 
   #start(): RpcServer {
-    const diagnostics = new Diagnostics((line) => this.diagnostics.push(line), 'debug')
+    const diagnostics = new Diagnostics((line) => {
+      if (!this.quiet) this.diagnostics.push(line)
+    }, 'debug')
     const server = new RpcServer({ calls: this.calls, diagnostics })
     server.listen(unixListen(this.path))
     return server
