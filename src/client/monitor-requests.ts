@@ -17,38 +17,38 @@ export interface CallOptions {
 
 export interface LogDriver {
   readonly type: 'cri' | 'json' | 'journald'
-  readonly path?: string
+  readonly path?: string | undefined
   /** Bytes; 0, the default: no limit. */
-  readonly maxSize?: number
+  readonly maxSize?: number | undefined
 }
 
 export interface CreateContainer {
   readonly id: string
   readonly bundlePath: string
-  readonly terminal?: boolean
+  readonly terminal?: boolean | undefined
   /** Whether the container gets an input that clients can write to. */
-  readonly stdin?: boolean
+  readonly stdin?: boolean | undefined
   /** Default: cgroupfs. */
-  readonly cgroupManager?: CgroupManager
-  readonly exitPaths?: readonly string[]
-  readonly oomExitPaths?: readonly string[]
-  readonly logDrivers?: readonly LogDriver[]
-  readonly cleanupCommand?: readonly string[]
+  readonly cgroupManager?: CgroupManager | undefined
+  readonly exitPaths?: readonly string[] | undefined
+  readonly oomExitPaths?: readonly string[] | undefined
+  readonly logDrivers?: readonly LogDriver[] | undefined
+  readonly cleanupCommand?: readonly string[] | undefined
   /** For the OCI runtime, before and after its command word. */
-  readonly globalArgs?: readonly string[]
-  readonly commandArgs?: readonly string[]
+  readonly globalArgs?: readonly string[] | undefined
+  readonly commandArgs?: readonly string[] | undefined
   /** Environment of the OCI runtime, on top of the monitor's. */
-  readonly env?: readonly (readonly [string, string])[]
+  readonly env?: readonly (readonly [string, string])[] | undefined
 }
 
 export interface ExecSync {
   readonly id: string
   readonly command: readonly string[]
-  readonly terminal?: boolean
+  readonly terminal?: boolean | undefined
   /** The monitor kills the command then; whole seconds, rounded up. 0, the default: no limit. */
-  readonly timeoutMs?: number
-  readonly cgroupManager?: CgroupManager
-  readonly env?: readonly (readonly [string, string])[]
+  readonly timeoutMs?: number | undefined
+  readonly cgroupManager?: CgroupManager | undefined
+  readonly env?: readonly (readonly [string, string])[] | undefined
 }
 
 export interface ExecSyncOutcome {
@@ -62,45 +62,45 @@ export interface ExecSyncOutcome {
 export interface AttachContainer {
   readonly id: string
   readonly socketPath: string
-  readonly stopAfterStdinEof?: boolean
+  readonly stopAfterStdinEof?: boolean | undefined
 }
 
 export interface CreateNamespaces {
   readonly podId: string
   readonly namespaces: readonly NamespaceType[]
-  readonly basePath?: string
-  readonly uidMappings?: readonly string[]
-  readonly gidMappings?: readonly string[]
+  readonly basePath?: string | undefined
+  readonly uidMappings?: readonly string[] | undefined
+  readonly gidMappings?: readonly string[] | undefined
 }
 
 /** Which streams a session has. Default: stdout, and stderr where there is no terminal. */
 interface Streams {
-  readonly stdin?: boolean
-  readonly stdout?: boolean
-  readonly stderr?: boolean
+  readonly stdin?: boolean | undefined
+  readonly stdout?: boolean | undefined
+  readonly stderr?: boolean | undefined
 }
 
 export interface ServeExec extends Streams {
   readonly id: string
   readonly command: readonly string[]
-  readonly tty?: boolean
-  readonly cgroupManager?: CgroupManager
+  readonly tty?: boolean | undefined
+  readonly cgroupManager?: CgroupManager | undefined
 }
 
 export interface ServeAttach extends Streams {
   readonly id: string
   /** Left out: not known; the container decides. */
-  readonly tty?: boolean
-  readonly stdinOnce?: boolean
+  readonly tty?: boolean | undefined
+  readonly stdinOnce?: boolean | undefined
   /** How much of the log's tail comes first; default 0. */
-  readonly replayBytes?: number
+  readonly replayBytes?: number | undefined
 }
 
 export interface ServePortForward {
   /** Default: the host's network. */
-  readonly netnsPath?: string
-  readonly podSandboxId?: string
-  readonly ports?: readonly number[]
+  readonly netnsPath?: string | undefined
+  readonly podSandboxId?: string | undefined
+  readonly ports?: readonly number[] | undefined
 }
 
 export interface ContainerInfo {

@@ -7,14 +7,21 @@ import type { Service } from '../capnp/rpc-service.ts'
 import { bindService } from '../capnp/rpc-service.ts'
 import { Conmon } from '../generated/conmon.ts'
 import type { MonitorCalls } from '../monitor/requests.ts'
-import { createContainerRequest, execSyncRequest, execSyncResponse } from './schema-mapping.ts'
+import {
+  createContainerRequest,
+  execSyncRequest,
+  execSyncResponse,
+  versionResponse,
+} from './schema-mapping.ts'
 
 /** The service for runtimes that know conmon-rs. */
 export function conmonService(calls: MonitorCalls): Service {
   return bindService(
     Conmon,
     {
-      version: ({ request }) => ({ response: calls.version(request.verbose) }),
+      version: ({ request }) => ({
+        response: versionResponse(calls.version(request.verbose), request.verbose),
+      }),
 
       createContainer: async ({ request }) => {
         parseId('container id', request.id)

@@ -16,11 +16,13 @@ import { holdfastService } from './holdfast-service.ts'
 export interface RpcServerOptions {
   readonly calls: MonitorCalls
   readonly diagnostics: Diagnostics
+  readonly maxConnections?: number
 }
 
 /** Serves the monitor's calls to any number of clients. */
 export class RpcServer {
   readonly #diagnostics: Diagnostics
+  readonly #maxConnections: number
   readonly #services: readonly Service[]
   readonly #budget = new RpcBudget()
   readonly #connections = new Set<RpcConnection>()
@@ -28,6 +30,7 @@ export class RpcServer {
 
   constructor(options: RpcServerOptions) {
     this.#diagnostics = options.diagnostics
+    this.#maxConnections = options.maxConnections ?? MAX_RPC_CONNECTIONS
     this.#services = [conmonService(options.calls), holdfastService(options.calls)]
   }
 
@@ -51,7 +54,7 @@ export class RpcServer {
   }
 
   #accept(socket: Socket): void {
-    if (this.#connections.size >= MAX_RPC_CONNECTIONS) {
+    if (this.#connections.size >= this.#maxConnections) {
       this.#diagnostics.warn(`rpc: refuse a connection: there are ${this.#connections.size} already`)
       socket.destroy()
       return

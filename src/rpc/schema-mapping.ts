@@ -17,6 +17,7 @@ import type {
   ExecSyncRequest,
   ExecSyncResult,
   LogDriverRequest,
+  VersionInfo,
 } from '../monitor/requests.ts'
 
 const logDriverTypes: Record<LogDriverType, LogDriverRequest['type']> = {
@@ -29,6 +30,22 @@ const logDriverTypes: Record<LogDriverType, LogDriverRequest['type']> = {
 const maxTimeoutMs = 2 ** 31 - 1
 /** What conmon-rs answers for a command that ran out of time. */
 const timedOutExitCode = -3
+
+/** conmon-rs's clients want every text filled, the tree when they asked for it. */
+export function versionResponse(info: VersionInfo, verbose: boolean): VersionInfo {
+  const filled = (text: string): string => (text === '' ? 'none' : text)
+  return {
+    processId: info.processId,
+    version: info.version,
+    tag: filled(info.tag),
+    commit: filled(info.commit),
+    buildDate: filled(info.buildDate),
+    target: filled(info.target),
+    rustVersion: filled(info.rustVersion),
+    cargoVersion: filled(info.cargoVersion),
+    cargoTree: verbose ? filled(info.cargoTree) : '',
+  }
+}
 
 export function createContainerRequest(wire: WireCreateContainerRequest): CreateContainerRequest {
   const { cleanupCmd, envVars, logDrivers, metadata: _, ...same } = wire

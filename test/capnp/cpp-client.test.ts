@@ -20,6 +20,12 @@ describe('a C++ client', () => {
     assert.deepEqual(server.calls.seen['setWindowSize'], { id: 'c1', size: { width: 65535, height: 40 } })
     const attach = { id: 'c1', socketPath: '/run/attach', stopAfterStdinEof: true }
     assert.deepEqual(server.calls.seen['attachContainer'], attach)
+    // conmon-rs's interface cannot say these: its clients rely on a replay.
+    const unsaid = { tty: undefined, stdinOnce: undefined, replayBytes: 16 * 1024 }
+    const streams = { stdin: true, stdout: false, stderr: false }
+    assert.deepEqual(server.calls.seen['serveAttach'], { id: 'c1', ...streams, ...unsaid })
+    const forward = { netnsPath: '/run/netns/x', podSandboxId: '', ports: [] }
+    assert.deepEqual(server.calls.seen['servePortForward'], forward)
   })
 
   test('gets every result of an exec, of any size', async () => {

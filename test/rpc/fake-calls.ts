@@ -40,7 +40,7 @@ export class FakeCalls implements MonitorCalls {
       buildDate: 'now',
       target: 'node',
       rustVersion: 'none',
-      cargoVersion: 'none',
+      cargoVersion: '',
       cargoTree: verbose ? 'verbose-tree \u2603' : '',
     }
   }

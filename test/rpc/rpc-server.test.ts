@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { Diagnostics } from '../../src/base/diagnostics.ts'
 import { MonitorError } from '../../src/base/errors.ts'
 import { MonitorClient } from '../../src/client/monitor-client.ts'
+import { unixListen } from '../../src/native/addon.ts'
+import { RpcServer } from '../../src/rpc/rpc-server.ts'
 import { checkLeaks } from '../support/leak-check.ts'
+import { FakeCalls } from './fake-calls.ts'
 import { TestServer } from './serve.ts'
 
 checkLeaks()
@@ -19,7 +25,7 @@ describe('a client of our own', async () => {
   test('gets the version, and the tree when it asks', async () => {
     assert.equal((await client.version()).cargoTree, '')
     const version = await client.version({ verbose: true })
-    assert.deepEqual(version, server.calls.version(true))
+    assert.deepEqual(version, { ...server.calls.version(true), cargoVersion: 'none' })
   })
 
   test('creates a container with every field', async () => {
@@ -174,6 +180,30 @@ describe('a client of our own', async () => {
     ]
     assert.deepEqual(await client.listContainers(), server.calls.containers)
   })
+})
+
+test('refuses connections beyond the limit, and takes them when there is room', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'holdfast-rpc-'))
+  const path = join(directory, 'conmon.sock')
+  const diagnostics = new Diagnostics(() => {})
+  const server = new RpcServer({ calls: new FakeCalls(), diagnostics, maxConnections: 2 })
+  server.listen(unixListen(path))
+  const [one, two, three] = [
+    await MonitorClient.connect(path),
+    await MonitorClient.connect(path),
+    await MonitorClient.connect(path),
+  ]
+  await Promise.all([one.version(), two.version()])
+  await assert.rejects(
+    three.version(),
+    (error) => error instanceof MonitorError && error.code === 'unavailable',
+  )
+  one.close()
+  while (server.connections > 1) await new Promise((resolve) => setImmediate(resolve))
+  await three.version()
+  for (const client of [two, three]) client.close()
+  server.close()
+  rmSync(directory, { recursive: true })
 })
 
 test('close leaves the path of the socket', () => {

@@ -119,6 +119,15 @@ static void testBasic(kj::AsyncIoContext& io, const char* path, int) {
   command.set(0, "sh");
   command.set(1, "-c");
   CHECK(serve.send().wait(wait).getResponse().getUrl() == "http://127.0.0.1:1/exec/token");
+
+  auto serveAttach = client.monitor.serveAttachContainerRequest();
+  serveAttach.initRequest().setId("c1");
+  serveAttach.getRequest().setStdin(true);
+  CHECK(serveAttach.send().wait(wait).getResponse().getUrl() == "http://127.0.0.1:1/attach/token");
+
+  auto forward = client.monitor.servePortForwardContainerRequest();
+  forward.initRequest().setNetNsPath("/run/netns/x");
+  CHECK(forward.send().wait(wait).getResponse().getUrl() == "http://127.0.0.1:1/portforward/token");
 }
 
 static void testExec(kj::AsyncIoContext& io, const char* path, int) {
