@@ -29,6 +29,14 @@ export class TestServer {
     this.server = this.#start()
   }
 
+  /** The connections open when those that end have ended: a moment after their clients. */
+  async connections(): Promise<number> {
+    for (let i = 0; i < 1000 && this.server.connections > 0; i++) {
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    return this.server.connections
+  }
+
   close(): void {
     this.server.close()
     rmSync(this.directory, { recursive: true })
