@@ -28,6 +28,8 @@ export interface SessionClient {
   pause(): void
   resume(): void
   vanish(): void
+  /** Takes stdout from now on instead of collecting it. */
+  consume(consumer: (chunk: Buffer) => void): void
   onData(listener: () => void): void
   until(text: string | RegExp, timeoutMs?: number): Promise<string>
 }
@@ -44,6 +46,11 @@ export async function openSession(
   return client
 }
 
+/** One connection through a port-forward session; `send` and `stdout` are its two directions. */
+export function openForward(url: string, port: number): Promise<SessionClient> {
+  return SpdySession.openForward(url, port)
+}
+
 /** Frames of SPDY/3.1: 8 bytes, the first bit tells control from data. */
 class SpdySession implements SessionClient {
   readonly ended: Promise<SessionEnd>
@@ -57,13 +64,14 @@ class SpdySession implements SessionClient {
   #rest: Buffer = Buffer.alloc(0)
   #end: ((end: SessionEnd) => void) | undefined
   #vanished = false
+  #consumer: ((chunk: Buffer) => void) | undefined
 
-  private constructor(url: string) {
+  private constructor(url: string, protocol: string) {
     const { hostname, port, pathname } = new URL(url)
     this.#socket = connect({ port: Number(port), host: hostname })
     this.#socket.write(
       `POST ${pathname} HTTP/1.1\r\nHost: node\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n` +
-        'X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n',
+        `X-Stream-Protocol-Version: ${protocol}\r\n\r\n`,
     )
     this.ended = new Promise((resolve) => {
       this.#end = resolve
@@ -79,12 +87,8 @@ class SpdySession implements SessionClient {
   }
 
   static async open(url: string, streams: SessionStreams): Promise<SpdySession> {
-    const session = new SpdySession(url)
-    await session.#wait(() => session.#head.includes('\r\n\r\n'))
-    if (!session.#head.startsWith('HTTP/1.1 101')) {
-      session.#socket.destroy()
-      throw new Error(`unexpected server response: ${session.#head.split('\r\n', 1)[0]}`)
-    }
+    const session = new SpdySession(url, 'v4.channel.k8s.io')
+    await session.#upgraded()
     const wanted = [
       ['error', true],
       ['stdin', streams.stdin],
@@ -92,7 +96,17 @@ class SpdySession implements SessionClient {
       ['stderr', streams.stderr && !streams.tty],
       ['resize', streams.tty],
     ] as const
-    for (const [type, wants] of wanted) if (wants) await session.#openStream(type)
+    for (const [type, wants] of wanted) if (wants) await session.#openStream(type, { streamtype: type })
+    return session
+  }
+
+  static async openForward(url: string, port: number): Promise<SpdySession> {
+    const session = new SpdySession(url, 'portforward.k8s.io')
+    await session.#upgraded()
+    await session.#openStream('error', { streamtype: 'error', port: String(port), requestid: '0' })
+    session.#data('error', Buffer.alloc(0), true)
+    await session.#openStream('stdout', { streamtype: 'data', port: String(port), requestid: '0' })
+    session.#ids.set('stdin', 3)
     return session
   }
 
@@ -133,6 +147,10 @@ class SpdySession implements SessionClient {
     this.#socket.resetAndDestroy()
   }
 
+  consume(consumer: (chunk: Buffer) => void): void {
+    this.#consumer = consumer
+  }
+
   onData(listener: () => void): void {
     this.#listeners.add(listener)
   }
@@ -164,17 +182,20 @@ class SpdySession implements SessionClient {
     })
   }
 
-  async #openStream(type: string): Promise<void> {
+  async #upgraded(): Promise<void> {
+    await this.#wait(() => this.#head.includes('\r\n\r\n'))
+    if (this.#head.startsWith('HTTP/1.1 101')) return
+    this.#socket.destroy()
+    throw new Error(`unexpected server response: ${this.#head.split('\r\n', 1)[0]}`)
+  }
+
+  async #openStream(type: string, headers: Record<string, string>): Promise<void> {
     const id = 2 * this.#ids.size + 1
     this.#ids.set(type, id)
     this.#chunks.set(id, [])
-    const block = Buffer.concat([
-      u32(1),
-      u32(10),
-      Buffer.from('streamtype'),
-      u32(type.length),
-      Buffer.from(type),
-    ])
+    const texts = Object.entries(headers).flat()
+    const pairs = texts.flatMap((text) => [u32(text.length), Buffer.from(text)])
+    const block = Buffer.concat([u32(texts.length / 2), ...pairs])
     const compressed: Buffer[] = []
     const collect = (chunk: Buffer): void => {
       compressed.push(chunk)
@@ -218,7 +239,9 @@ class SpdySession implements SessionClient {
 
   #frame(frame: Buffer): void {
     const first = frame.readUInt32BE(0)
-    if (first >>> 31 === 0) this.#chunks.get(first)?.push(frame.subarray(8))
+    if (first >>> 31 === 0 && first === this.#ids.get('stdout') && this.#consumer !== undefined) {
+      this.#consumer(frame.subarray(8))
+    } else if (first >>> 31 === 0) this.#chunks.get(first)?.push(frame.subarray(8))
     else if ((first & 0xffff) === 2) this.#replies.add(frame.readUInt32BE(8))
   }
 

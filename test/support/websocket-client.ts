@@ -13,6 +13,7 @@ export class WebSocketClient {
   readonly #chunks: [Buffer[], Buffer[]] = [[], []]
   readonly #listeners = new Set<() => void>()
   #status = ''
+  #consumer: ((chunk: Buffer) => void) | undefined
 
   constructor(url: string, protocol = 'v5.channel.k8s.io') {
     this.#socket = new WebSocket(url.replace(/^http/, 'ws'), [protocol], { perMessageDeflate: false })
@@ -82,6 +83,11 @@ export class WebSocketClient {
     this.#socket.terminate()
   }
 
+  /** Takes stdout from now on instead of collecting it. */
+  consume(consumer: (chunk: Buffer) => void): void {
+    this.#consumer = consumer
+  }
+
   onData(listener: () => void): void {
     this.#listeners.add(listener)
   }
@@ -89,6 +95,7 @@ export class WebSocketClient {
   #received(data: Buffer): void {
     const channel = data[0]
     if (channel === 3) this.#status += data.toString('utf8', 1)
+    else if (channel === 1 && this.#consumer !== undefined) this.#consumer(data.subarray(1))
     else if (channel === 1 || channel === 2) this.#chunks[channel - 1]?.push(data.subarray(1))
     for (const listener of this.#listeners) listener()
   }

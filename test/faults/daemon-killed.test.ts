@@ -1,0 +1,163 @@
+// While holdfastd is killed and started again, sessions of every kind move checked bytes both ways: none is lost, no
+// session ends, every exit code is right. HOLDFAST_FAULT_MIB sets how much each moves (50), HOLDFAST_FAULT_KILLS how
+// often the daemon dies (20).
+
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { DaemonUnderTest } from '../support/daemon.ts'
+import {
+  openForward,
+  openSession,
+  transports,
+  type SessionClient,
+  type TransportName,
+} from '../support/session-client.ts'
+
+const kills = Number(process.env['HOLDFAST_FAULT_KILLS'] ?? 20)
+const total = Number(process.env['HOLDFAST_FAULT_MIB'] ?? 50) * 1024 * 1024
+/** Unanswered bytes of a session: below what an attached client may have pending. */
+const window = 256 * 1024
+const pattern = randomBytes(4 * 1024 * 1024)
+
+let daemon: DaemonUnderTest
+let pod: { id: string; config: object }
+before(async () => {
+  daemon = await DaemonUnderTest.start()
+  pod = await daemon.runPod('drill')
+})
+after(async () => {
+  await daemon.stop()
+})
+
+test(`20 sessions go on over ${kills} kills of the daemon`, async () => {
+  const containerId = await daemon.runContainer(pod, { name: 'main', command: ['sleep', '100000'] })
+  await daemon.runContainer(pod, { name: 'echo', command: ['nc', '-lk', '-p', '8080', '-e', 'cat'] })
+  const sessions: {
+    name: string
+    client: SessionClient
+    code: number
+    endsBy: 'eof' | 'itself' | 'vanishing'
+  }[] = []
+  for (const transport of transports) {
+    for (let i = 0; i < 3; i++) {
+      sessions.push({
+        name: `pipe ${transport} ${i}`,
+        client: await openPipe(containerId, transport),
+        code: 7,
+        endsBy: 'eof',
+      })
+      sessions.push({
+        name: `tty ${transport} ${i}`,
+        client: await openTty(containerId, transport),
+        code: 9,
+        endsBy: 'itself',
+      })
+      sessions.push({
+        name: `attach ${transport} ${i}`,
+        client: await openAttach(transport, i),
+        code: 0,
+        endsBy: 'eof',
+      })
+    }
+  }
+  for (let i = 0; i < 2; i++) {
+    const url = await daemon.url('PortForward', { podSandboxId: pod.id, port: [8080] })
+    sessions.push({
+      name: `port-forward ${i}`,
+      client: await openForward(url, 8080),
+      code: 0,
+      endsBy: 'vanishing',
+    })
+  }
+  assert.equal(sessions.length, 20)
+
+  let killed = 0
+  const killing = (async () => {
+    for (; killed < kills; killed++) {
+      await daemon.restart()
+      await sleep(200)
+    }
+  })()
+  const ends = await Promise.all(
+    sessions.map(async ({ name, client, code, endsBy }, i) => {
+      await echo(client, i * 4099).catch((error: unknown) => assert.fail(`${name}: ${String(error)}`))
+      if (endsBy === 'eof') client.closeStdin()
+      if (endsBy === 'vanishing') {
+        client.vanish()
+        return
+      }
+      assert.deepEqual({ name, ...(await client.ended) }, { name, code })
+    }),
+  )
+  await killing
+  assert.equal(ends.length, 20)
+  assert.equal(killed, kills)
+})
+
+async function openPipe(containerId: string, transport: TransportName): Promise<SessionClient> {
+  const streams = { stdin: true, stdout: true, stderr: true, tty: false }
+  const url = await daemon.url('Exec', { containerId, cmd: ['sh', '-c', 'cat; exit 7'], ...streams })
+  return openSession(transport, url, streams)
+}
+
+async function openTty(containerId: string, transport: TransportName): Promise<SessionClient> {
+  const streams = { stdin: true, stdout: true, stderr: false, tty: true }
+  const cmd = ['sh', '-c', `stty raw -echo; echo ready; head -c ${total}; exit 9`]
+  const client = await openSession(
+    transport,
+    await daemon.url('Exec', { containerId, cmd, ...streams }),
+    streams,
+  )
+  await client.until('ready\n')
+  return client
+}
+
+/** Each has a container of its own: attached clients of one share its input. */
+async function openAttach(transport: TransportName, i: number): Promise<SessionClient> {
+  const name = `attach-${transport}-${i}`
+  const containerId = await daemon.runContainer(pod, {
+    name,
+    command: ['cat'],
+    stdin: true,
+    stdin_once: true,
+  })
+  const streams = { stdin: true, stdout: true, stderr: true, tty: false }
+  return openSession(transport, await daemon.url('Attach', { containerId, ...streams }), streams)
+}
+
+/** Sends `total` bytes in a window and checks that the same come back. */
+function echo(client: SessionClient, offset: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let sent = 0
+    let received = 0
+    const send = (): void => {
+      while (sent < total && sent - received < window) {
+        const length = Math.min(32 * 1024, total - sent, pattern.length - ((sent + offset) % pattern.length))
+        const from = (sent + offset) % pattern.length
+        client.send(pattern.subarray(from, from + length))
+        sent += length
+      }
+    }
+    client.consume((chunk) => {
+      for (let done = 0; done < chunk.length;) {
+        const from = (received + offset) % pattern.length
+        const length = Math.min(chunk.length - done, pattern.length - from)
+        if (!chunk.subarray(done, done + length).equals(pattern.subarray(from, from + length))) {
+          reject(new Error(`wrong bytes after ${received}`))
+          return
+        }
+        done += length
+        received += length
+      }
+      if (received === total) resolve()
+      else send()
+    })
+    client.ended.then(
+      (end) => received < total && reject(new Error(`ended after ${received}: ${JSON.stringify(end)}`)),
+      reject,
+    )
+    send()
+  })
+}
