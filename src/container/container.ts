@@ -10,6 +10,7 @@ import type { KeeperExit, PumpState } from '../keeper/keeper-client.ts'
 import { closeLogFile, openLogFile, reopenLogFile, type LogFile } from '../log/log-file.ts'
 import { readLogTail } from '../log/log-tail.ts'
 import { setWinsize } from '../native/addon.ts'
+import { WatchedFd } from '../native/watched-fd.ts'
 import { StdinMerge } from '../stdio/stdin-merge.ts'
 import { AttachedClient } from './attached-client.ts'
 import { ContainerOutput } from './container-output.ts'
@@ -42,7 +43,7 @@ export class Container {
   readonly id: string
   readonly output: ContainerOutput
   readonly #context: ContainerContext
-  readonly #terminal: number | undefined
+  readonly #terminal: WatchedFd | undefined
   readonly #stdin: StdinMerge | undefined
   readonly #execs = new Set<ExecProcess>()
   readonly #clients = new Set<AttachedClient>()
@@ -54,8 +55,8 @@ export class Container {
     this.#context = context
     this.#record = record
     this.id = record.id
-    this.#terminal = held.terminal
-    const input = record.terminal ? held.terminal : held.stdin
+    this.#terminal = held.terminal === undefined ? undefined : new WatchedFd(held.terminal)
+    const input = record.terminal ? this.#terminal : held.stdin
     this.#stdin =
       input === undefined || !record.stdin
         ? undefined
@@ -208,7 +209,7 @@ export class Container {
   /** Zero sizes are ignored (streaming.md §2.8). */
   resizeIfTerminal(size: TerminalSize): void {
     if (this.#terminal === undefined || this.state !== 'running' || size.width < 1 || size.height < 1) return
-    setWinsize(this.#terminal, size.height, size.width)
+    setWinsize(this.#terminal.fd, size.height, size.width)
   }
 
   /** Goes on in a fresh file at the log's path. Calls that overlap count as one (case B54). */
@@ -252,7 +253,7 @@ export class Container {
     this.#exited.resolve({ ...exit.status, oomKilled })
     await Promise.allSettled([...this.#execs].map((process) => process.kill()))
     this.#stdin?.close()
-    if (this.#terminal !== undefined) closeSync(this.#terminal)
+    this.#terminal?.close()
     for (const suffix of ['tty', 'in']) this.#dropEntry(suffix)
     await this.#context.keeper.drop(containerEntry(this.id))
     // A left-over daemon may print on: its output goes to the log until its streams end.

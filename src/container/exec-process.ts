@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { rmSync } from 'node:fs'
 import { DRAIN_GRACE_MS, VANISHED_KILL_MS } from '../base/limits.ts'
 import { withDeadline } from '../base/lifetime.ts'
-import type { ExitStatus, RemoteStdio, TerminalSize } from '../base/remote-stdio.ts'
+import type { ExitStatus, RemoteStdio } from '../base/remote-stdio.ts'
 import type { KeeperExit } from '../keeper/keeper-client.ts'
 import { ProcessStdio } from '../stdio/process-stdio.ts'
 import type { ContainerContext } from './context.ts'
@@ -24,6 +24,15 @@ export interface ExecRequest {
 }
 
 let lastExec = 0
+
+/** What it prints is read and thrown away. */
+const vanishedClient: RemoteStdio = {
+  stdout: undefined,
+  stderr: undefined,
+  connectStdin: undefined,
+  onResize: () => undefined,
+  gone: AbortSignal.abort(),
+}
 
 export class ExecProcess {
   readonly containerId: string
@@ -103,6 +112,7 @@ export class ExecProcess {
     fds: { stdout?: number; stderr?: number },
   ): ExecProcess {
     const process = new ExecProcess(context, name, record, new ProcessStdio(fds))
+    process.#stdio.connect(vanishedClient)
     process.#clientVanished(record.terminal)
     return process
   }
@@ -115,14 +125,9 @@ export class ExecProcess {
   /** Joins the process with its client; once. */
   connect(remote: RemoteStdio): void {
     this.#stdio.connect(remote)
-    remote.onResize((size) => this.resize(size))
     const vanished = (): void => this.#clientVanished(this.#stdio.terminal)
     if (remote.gone.aborted) vanished()
     else remote.gone.addEventListener('abort', vanished, { once: true })
-  }
-
-  resize(size: TerminalSize): void {
-    if (this.#running) this.#stdio.resize(size)
   }
 
   /** Kills the process and all its descendants. */
@@ -130,11 +135,12 @@ export class ExecProcess {
     if (this.#running) await killTree(this.#context.keeper, this.pid)
   }
 
-  /** streaming.md §8 rule 33: stdin closed or terminal hung up at once; what is left on a terminal is killed later. */
+  /**
+   * streaming.md §8 rule 33: its stdio has ended its input and hung its terminal up; what is still there on a terminal
+   * after the grace is killed.
+   */
   #clientVanished(terminal: boolean): void {
-    if (!this.#running) return
-    this.#stdio.hangUp()
-    if (!terminal) return
+    if (!this.#running || !terminal) return
     const timer = setTimeout(() => {
       this.kill().catch((error: unknown) => {
         this.#context.diagnostics.warn(`kill exec in container ${this.containerId}: ${String(error)}`)

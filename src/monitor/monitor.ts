@@ -21,7 +21,6 @@ import {
   removePodNamespaces,
 } from '../pod/pod-namespaces.ts'
 import { dialPort } from '../pod/port-dialer.ts'
-import { AttachSocket } from '../stdio/attach-socket.ts'
 import type {
   AttachSession,
   ExecSession,
@@ -31,6 +30,7 @@ import type {
 } from '../streaming/session.ts'
 import type { StreamingServer } from '../streaming/streaming-server.ts'
 import type { OwnCgroup } from './own-cgroup.ts'
+import { AttachEndpoints } from './attach-endpoints.ts'
 import { newRecord } from './new-container.ts'
 import type * as Requests from './requests.ts'
 import { versionInfo } from './version.ts'
@@ -51,10 +51,10 @@ export interface NamespacesRecord {
 export class Monitor implements Requests.MonitorCalls, StreamingBackend {
   readonly containers = new ContainerStore()
   readonly networks = new NetworkNamespaces()
+  readonly attachEndpoints: AttachEndpoints
   readonly #parts: MonitorParts
   readonly #context: ContainerContext
   readonly #creating = new Set<string>()
-  readonly #attachSockets = new Map<string, AttachSocket>()
   #streaming: Promise<StreamingServer> | undefined
   #namespaces: NamespacesRecord | undefined
   #makingNamespaces: Promise<void> | undefined
@@ -64,6 +64,7 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
   constructor(parts: MonitorParts) {
     this.#parts = parts
     this.#context = parts.context
+    this.attachEndpoints = new AttachEndpoints(parts.context)
   }
 
   get diagnostics(): Diagnostics {
@@ -126,17 +127,8 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
 
   async attachContainer(request: Requests.AttachContainerRequest): Promise<void> {
     const container = this.containers.running(request.id, `attach to container ${request.id}`)
-    if (this.#attachSockets.has(request.socketPath)) return
-    const socket = new AttachSocket(request.socketPath, (remote) => {
-      const options = { stdinOnce: request.stopAfterStdinEof ? true : undefined, replayBytes: 0 }
-      return container.attach(remote, options)
-    })
-    this.#attachSockets.set(request.socketPath, socket)
-    const close = (): void => {
-      this.#attachSockets.delete(request.socketPath)
-      socket.close()
-    }
-    container.exited.then(close, close)
+    const { id: containerId, socketPath, stopAfterStdinEof } = request
+    await this.attachEndpoints.open(container, { containerId, socketPath, stopAfterStdinEof })
   }
 
   async reopenLog(id: string): Promise<void> {
@@ -280,7 +272,7 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
         `stop: ${running.length} containers were killed, and not all have exited in time`,
       )
     })
-    for (const socket of this.#attachSockets.values()) socket.close()
+    this.attachEndpoints.close()
     this.networks.close()
     if (this.#namespaces !== undefined) {
       await this.#context.keeper.drop('netns').catch(() => undefined)

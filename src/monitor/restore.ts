@@ -13,6 +13,7 @@ import { isAlive, killTree } from '../container/process-tree.ts'
 import { decodeRecord, encodeRecord, type ContainerRecord, type ExecRecord } from '../container/record.ts'
 import type { HeldEntry } from '../keeper/keeper-client.ts'
 import { logPathNames, reopenLogFile } from '../log/log-file.ts'
+import type { AttachRecord } from './attach-endpoints.ts'
 import type { Monitor, NamespacesRecord } from './monitor.ts'
 
 /** Everything held, by name; what is taken over is taken out. */
@@ -26,6 +27,9 @@ export async function restore(monitor: Monitor, context: ContainerContext, held:
   }
   for (const name of [...held.keys()].filter((name) => /^exec\/[^/]+$/.test(name))) {
     await guard(context, name, () => restoreExec(monitor, context, held, name))
+  }
+  for (const name of [...held.keys()].filter((name) => /^attach\/[^/]+$/.test(name))) {
+    await guard(context, name, () => restoreAttach(monitor, context, held, name))
   }
   const listener = take(held, 'listener/http')?.fd
   if (listener !== undefined) await monitor.adoptStreaming(listener)
@@ -142,6 +146,29 @@ async function restoreExec(
   const process = ExecProcess.adopt(context, name, { ...record, pid }, fds)
   const container = monitor.containers.all().find((other) => other.id === record.containerId)
   container?.trackExec(process)
+}
+
+async function restoreAttach(
+  monitor: Monitor,
+  context: ContainerContext,
+  held: Held,
+  name: string,
+): Promise<void> {
+  const entry = take(held, name)!
+  const connections = [...held.keys()]
+    .filter((other) => other.startsWith(`${name}/`))
+    .flatMap((other) => take(held, other)!)
+  const record = decodeRecord<AttachRecord>(name, entry.record)
+  const container = monitor.containers.all().find((other) => other.id === record.containerId)
+  const fds = connections.flatMap((connection) =>
+    connection.fd === undefined ? [] : [{ name: connection.name, fd: connection.fd }],
+  )
+  if (container !== undefined && entry.fd !== undefined) {
+    monitor.attachEndpoints.adopt(container, record, { name, fd: entry.fd, connections: fds })
+    return
+  }
+  for (const fd of [entry.fd, ...fds.map((connection) => connection.fd)]) if (fd !== undefined) closeSync(fd)
+  await dropAll(context, [name, ...connections.map((connection) => connection.name)])
 }
 
 /**
