@@ -33,7 +33,7 @@ after(async () => {
 
 test(`20 sessions go on over ${kills} kills of the daemon`, async () => {
   const containerId = await daemon.runContainer(pod, { name: 'main', command: ['sleep', '100000'] })
-  await daemon.runContainer(pod, { name: 'echo', command: ['nc', '-lk', '-p', '8080', '-e', 'cat'] })
+  await daemon.runContainer(pod, { name: 'echo', command: ['nc', '-ll', '-p', '8080', '-e', 'cat'] })
   const sessions: {
     name: string
     client: SessionClient

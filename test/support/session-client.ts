@@ -64,6 +64,7 @@ class SpdySession implements SessionClient {
   #rest: Buffer = Buffer.alloc(0)
   #end: ((end: SessionEnd) => void) | undefined
   #vanished = false
+  #forwards = false
   #consumer: ((chunk: Buffer) => void) | undefined
 
   private constructor(url: string, protocol: string) {
@@ -102,6 +103,7 @@ class SpdySession implements SessionClient {
 
   static async openForward(url: string, port: number): Promise<SpdySession> {
     const session = new SpdySession(url, 'portforward.k8s.io')
+    session.#forwards = true
     await session.#upgraded()
     await session.#openStream('error', { streamtype: 'error', port: String(port), requestid: '0' })
     session.#data('error', Buffer.alloc(0), true)
@@ -239,6 +241,8 @@ class SpdySession implements SessionClient {
 
   #frame(frame: Buffer): void {
     const first = frame.readUInt32BE(0)
+    // A connection that could not be made is told on the error stream; the session itself stays.
+    if (this.#forwards && first === this.#ids.get('error') && frame.length > 8) this.#socket.destroySoon()
     if (first >>> 31 === 0 && first === this.#ids.get('stdout') && this.#consumer !== undefined) {
       this.#consumer(frame.subarray(8))
     } else if (first >>> 31 === 0) this.#chunks.get(first)?.push(frame.subarray(8))
