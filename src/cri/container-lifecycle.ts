@@ -124,14 +124,14 @@ export class ContainerLifecycle {
     }
   }
 
+  /** A start that fails leaves the container exited. */
   async start(container: Container): Promise<void> {
     const { id, record } = container
-    if (record.state !== 'created' || container.removal !== undefined) {
-      throw new MonitorError(
-        'failed-precondition',
-        `start container ${id}: it is not created but ${record.state}`,
-      )
+    if (record.state !== 'created' || container.starting || container.removal !== undefined) {
+      const state = container.starting ? 'being started' : record.state
+      throw new MonitorError('failed-precondition', `start container ${id}: it is not created but ${state}`)
     }
+    container.starting = true
     const startedAt = now()
     try {
       await this.#parts.oci.start(id)
@@ -139,6 +139,8 @@ export class ContainerLifecycle {
       await this.#parts.oci.kill(id, constants.signals.SIGKILL).catch(() => false)
       await container.markExited(START_FAILED, now(), { reason: 'StartError', message: messageOf(error) })
       throw MonitorError.within(`start container ${id}`, error)
+    } finally {
+      container.starting = false
     }
     await container.markStarted(startedAt)
   }

@@ -20,6 +20,8 @@ export class Container {
   #record: ContainerRecord<StoredContainerConfig>
   #writes: Promise<void> = Promise.resolve()
   readonly #exited = deferred<void>()
+  /** Its one start is under way. */
+  starting = false
   /** The one removal under way. */
   removal: Promise<void> | undefined
 

@@ -53,7 +53,11 @@ export class PodLifecycle {
   #reserve(config: PodSandboxConfig, runtimeHandler: string): Pod {
     const { oci, registry, paths, monitors } = this.#parts
     const { name = '', namespace = '', uid = '', attempt = 0 } = config.metadata ?? {}
-    if (name === '') throw new MonitorError('invalid-argument', 'run pod: missing required metadata.name')
+    // Kubernetes' client library refuses the status of a pod that lacks one of them.
+    for (const [field, value] of Object.entries({ name, namespace, uid })) {
+      if (value === '')
+        throw new MonitorError('invalid-argument', `run pod ${name}: missing required metadata.${field}`)
+    }
     refuseUnsupported(name, config)
     if (runtimeHandler !== '' && runtimeHandler !== oci.name) {
       throw new MonitorError(

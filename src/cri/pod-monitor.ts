@@ -40,11 +40,7 @@ export class PodMonitor {
 
   async start(): Promise<void> {
     this.disconnect()
-    const { pid } = await startMonitor({
-      ...this.#options,
-      runtimeDir: this.#paths.directory,
-      logDriver: 'none',
-    })
+    const { pid } = await startMonitor({ ...this.#options, runtimeDir: this.#paths.directory })
     this.#process = identify(pid) ?? nobody
   }
 

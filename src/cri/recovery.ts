@@ -244,7 +244,7 @@ function unknownPod(id: string, createdAt: string): PodRecord<PodSandboxConfig> 
     version: STATE_VERSION,
     id,
     name: id,
-    namespace: '',
+    namespace: 'unknown',
     uid: id,
     attempt: 0,
     createdAt,
@@ -256,7 +256,7 @@ function unknownPod(id: string, createdAt: string): PodRecord<PodSandboxConfig> 
     logDirectory: '',
     runtimeHandler: '',
     config: {
-      metadata: { name: id, uid: id, namespace: '', attempt: 0 },
+      metadata: { name: id, uid: id, namespace: 'unknown', attempt: 0 },
       hostname: '',
       logDirectory: '',
       dnsConfig: null,
