@@ -1,10 +1,10 @@
-// HTTP/2 from clients that put the path of the unix socket, or nothing, into `:authority` (cases B78). Node's HTTP/2
-// answers these with RST_STREAM, so the field is made harmless on the way in. Nothing else of the bytes is touched.
+// HTTP/2 from clients that put the path of the unix socket, or nothing, into `:authority`, or leave it out (cases B78).
+// Node's HTTP/2 answers these with RST_STREAM, so the field is repaired on the way in. Nothing else is touched.
 //
 //   frame:  length u24 | type u8 | flags u8 | stream u31 | payload          HEADERS: [pad u8] [priority 5] block [padding]
 //   field (HPACK):  1 index7 | 01 index6 | 001 size5 | 000n index4, then [name] value;  string: H length7 | bytes
 //
-// The replacement has the length of the original once decoded, because both ends' dynamic tables must stay the same size.
+// A replacement has the length of the original once decoded, because both ends' dynamic tables must stay the same size.
 
 const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 const headerBytes = 9
@@ -23,6 +23,7 @@ const HUFFMAN_SLASH = 0x18
 const HUFFMAN_DOT = 0x17
 /** Takes the place of an empty `:authority`: a field of the same size that nobody reads. */
 const placeholder = Buffer.from('x-no-autho')
+const nothing = Buffer.alloc(0)
 
 /** How many Huffman codes there are of each length. The code is canonical, so this is enough to find their ends. */
 const codesOfLength = new Map([
@@ -49,12 +50,17 @@ const codesOfLength = new Map([
   [30, 4],
 ])
 
+/** `:authority: localhost`, in no table. */
+const localhost = Buffer.concat([Buffer.from([AUTHORITY, 9]), Buffer.from('localhost')])
+
 /** One connection's bytes from the client, passed on as they come; only HEADERS frames wait until they are whole. */
 export class AuthorityRepair {
   #state: 'preface' | 'header' | 'payload' | 'foreign' = 'preface'
-  #waiting: Buffer = Buffer.alloc(0)
+  #waiting: Buffer = nothing
   /** Bytes of a frame of another type that are still to pass. */
   #passing = 0
+  /** Whether this client names no authority; known from its first request on. */
+  #nameless: boolean | undefined
 
   /** The bytes to hand on, now. */
   push(chunk: Buffer): Buffer[] {
@@ -64,12 +70,12 @@ export class AuthorityRepair {
       const length = this.#take(rest)
       if (length === 0) break
       const piece = rest.subarray(0, length)
-      out.push(this.#state === 'header' && isHeaders(piece) ? repairFrame(piece) : piece)
+      out.push(this.#state === 'header' && isHeaders(piece) ? this.#repairFrame(piece) : piece)
       this.#advance(piece)
       rest = rest.subarray(length)
     }
     // A copy: the chunk's memory is the socket's.
-    this.#waiting = rest.length === 0 ? Buffer.alloc(0) : Buffer.from(rest)
+    this.#waiting = rest.length === 0 ? nothing : Buffer.from(rest)
     return out
   }
 
@@ -100,6 +106,64 @@ export class AuthorityRepair {
       if (this.#passing > 0) this.#state = 'payload'
     }
   }
+
+  /** The frame with a good `:authority`. A block that goes on in another frame, or is malformed, is left alone. */
+  #repairFrame(original: Buffer): Buffer {
+    const flags = original[4] ?? 0
+    if ((flags & END_HEADERS) === 0) return original
+    const frame = Buffer.from(original)
+    const padding = (flags & PADDED) !== 0 ? (frame[headerBytes] ?? 0) : 0
+    const start = headerBytes + ((flags & PADDED) !== 0 ? 1 : 0) + ((flags & PRIORITY) !== 0 ? 5 : 0)
+    const end = frame.length - padding
+    if (start > end) return original
+    const block = frame.subarray(start, end)
+    const found = findAuthority(block)
+    if (found === 'malformed') return original
+    const named = found !== undefined && found.value.length > 0
+    if (named) replaceSlashes(found.value, found.huffman)
+    // Later requests may refer to the first one's field in a way that cannot be seen here.
+    this.#nameless ??= !named
+    if (named || !this.#nameless) return frame
+    const at = start + sizeUpdatesEnd(block)
+    const [begin, over, instead] =
+      found === undefined
+        ? [at, at, nothing]
+        : [start + found.begin, start + found.end, insteadOfEmpty(block[found.begin])]
+    const parts = [frame.subarray(0, at), localhost, frame.subarray(at, begin), instead, frame.subarray(over)]
+    const changed = Buffer.concat(parts)
+    changed.writeUIntBE(changed.length - headerBytes, 0, 3)
+    return changed
+  }
+}
+
+/** The first `:authority` of a block, where it can be seen without the tables. */
+function findAuthority(
+  block: Buffer,
+): { begin: number; end: number; value: Buffer; huffman: boolean } | undefined | 'malformed' {
+  const reader = new HpackReader(block)
+  while (reader.at < block.length) {
+    const begin = reader.at
+    const field = reader.field()
+    if (field === undefined) return 'malformed'
+    if (field.name === AUTHORITY) return { begin, end: reader.at, value: field.value, huffman: field.huffman }
+  }
+  return undefined
+}
+
+/** Changes of the table's size must stay at the beginning. */
+function sizeUpdatesEnd(block: Buffer): number {
+  const reader = new HpackReader(block)
+  while (((block[reader.at] ?? 0) & 0xe0) === 0x20) if (reader.field() === undefined) break
+  return reader.at
+}
+
+/**
+ * Where the empty field was put into the tables of both ends, another of the same size takes its place. It is no
+ * pseudo-header, so this works where `:authority` is the last of them, as in Go's clients.
+ */
+function insteadOfEmpty(first = 0): Buffer {
+  if ((first & 0xc0) !== 0x40) return nothing
+  return Buffer.concat([Buffer.from([0x40, placeholder.length]), placeholder, Buffer.from([0])])
 }
 
 /** Frames that are too long are refused later, whatever they hold: they need not wait. */
@@ -107,43 +171,9 @@ function isHeaders(frame: Buffer): boolean {
   return frame[3] === HEADERS && frame.readUIntBE(0, 3) <= maxFrameBytes
 }
 
-/** The frame with a harmless `:authority`. A block that goes on in another frame, or is malformed, is left alone. */
-function repairFrame(original: Buffer): Buffer {
-  const flags = original[4] ?? 0
-  if ((flags & END_HEADERS) === 0) return original
-  const frame = Buffer.from(original)
-  const padding = (flags & PADDED) !== 0 ? (frame[headerBytes] ?? 0) : 0
-  const start = headerBytes + ((flags & PADDED) !== 0 ? 1 : 0) + ((flags & PRIORITY) !== 0 ? 5 : 0)
-  const end = frame.length - padding
-  if (start > end) return original
-  const empty = repairBlock(frame.subarray(start, end))
-  if (empty === undefined) return frame
-  return replaceEmpty(frame, start + empty)
-}
-
-/** Repairs a block in place. The result is where an empty `:authority` begins, which cannot be repaired in place. */
-function repairBlock(block: Buffer): number | undefined {
-  const reader = new HpackReader(block)
-  while (reader.at < block.length) {
-    const begin = reader.at
-    const field = reader.field()
-    if (field === undefined) return undefined
-    if (field.name !== AUTHORITY || field.value === undefined) continue
-    const { value, huffman } = field
-    if (value.length === 0) return block[begin] === 0x40 + AUTHORITY ? begin : undefined
-    if (huffman) replaceHuffmanSlashes(value)
-    else for (let at = value.indexOf(SLASH); at >= 0; at = value.indexOf(SLASH, at)) value[at] = DOT
-    return undefined
-  }
-  return undefined
-}
-
-/** A new field of the same size goes into the tables of both ends. It is no pseudo-header, so it must be the last of them. */
-function replaceEmpty(frame: Buffer, at: number): Buffer {
-  const field = Buffer.concat([Buffer.from([0x40, placeholder.length]), placeholder, Buffer.from([0])])
-  const longer = Buffer.concat([frame.subarray(0, at), field, frame.subarray(at + 2)])
-  longer.writeUIntBE(longer.length - headerBytes, 0, 3)
-  return longer
+function replaceSlashes(value: Buffer, huffman: boolean): void {
+  if (huffman) replaceHuffmanSlashes(value)
+  else for (let at = value.indexOf(SLASH); at >= 0; at = value.indexOf(SLASH, at)) value[at] = DOT
 }
 
 /** Steps over HPACK fields without decoding them. */
@@ -155,20 +185,16 @@ class HpackReader {
     this.#block = block
   }
 
-  /** The next field's name (an index, 0 for a literal) and raw value; undefined when it is malformed. */
-  field(): { name: number; value: Buffer | undefined; huffman: boolean } | undefined {
+  /** The next field: the index of its name (0 for none) and its raw value. Undefined when it is malformed. */
+  field(): { name: number; value: Buffer; huffman: boolean } | undefined {
     const first = this.#block[this.at] ?? 0
-    if ((first & 0x80) !== 0) return this.#noValue(this.#integer(7))
-    if ((first & 0xe0) === 0x20) return this.#noValue(this.#integer(5))
+    if ((first & 0x80) !== 0) return named(this.#integer(7))
+    if ((first & 0xe0) === 0x20) return named(this.#integer(5) === undefined ? undefined : 0)
     const name = this.#integer((first & 0x40) !== 0 ? 6 : 4)
     if (name === undefined) return undefined
     if (name === 0 && this.#string() === undefined) return undefined
     const value = this.#string()
     return value && { name, ...value }
-  }
-
-  #noValue(index: number | undefined): { name: number; value: undefined; huffman: false } | undefined {
-    return index === undefined ? undefined : { name: 0, value: undefined, huffman: false }
   }
 
   #string(): { value: Buffer; huffman: boolean } | undefined {
@@ -193,6 +219,11 @@ class HpackReader {
     }
     return undefined
   }
+}
+
+/** A field that stands in a table as a whole. In the static one, `:authority` has an empty value. */
+function named(name: number | undefined): { name: number; value: Buffer; huffman: false } | undefined {
+  return name === undefined ? undefined : { name, value: Buffer.alloc(0), huffman: false }
 }
 
 /** Finds each code's end and turns the slashes into dots, bit by bit, in place. */
