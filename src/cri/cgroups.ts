@@ -37,10 +37,9 @@ export class Cgroups {
   /** Moves a monitor's keeper into the group beside the pod's. Its server follows by itself. */
   async placeMonitor(pod: string, pid: number): Promise<void> {
     for (const mountpoint of this.#mountpoints) {
-      const group = join(mountpoint, monitorPath(pod))
       try {
-        await mkdir(group, { recursive: true })
-        await writeFile(join(group, 'cgroup.procs'), String(pid))
+        await makeGroups(mountpoint, monitorPath(pod))
+        await writeFile(join(mountpoint, monitorPath(pod), 'cgroup.procs'), String(pid))
       } catch (error) {
         this.#said.warn(`place monitors in cgroups of their own below ${mountpoint}: ${messageOf(error)}`)
       }
@@ -60,6 +59,19 @@ export class Cgroups {
 
 function monitorPath(pod: string): string {
   return `${pod}-monitor`
+}
+
+/** Not mkdir's `recursive`: on file systems like these it can try for ever. */
+async function makeGroups(mountpoint: string, path: string): Promise<void> {
+  let group = mountpoint
+  for (const name of path.split('/').filter(Boolean)) {
+    group = join(group, name)
+    try {
+      await mkdir(group)
+    } catch (error) {
+      if (!isErrno(error, 'EEXIST')) throw error
+    }
+  }
 }
 
 /** The OCI runtimes also make groups where we do not. */
