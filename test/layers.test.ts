@@ -49,14 +49,16 @@ const mayLoad: Record<string, readonly string[]> = {
 }
 
 const root = resolve(import.meta.dirname, '../../src')
-const importPattern = /^\s*(?:import|export)\b[^'"]*?['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]/gm
+/** Whole statements, as prettier writes them; a match never runs over the end of one. */
+const importPattern =
+  /^(?:import|export)\s+(?:type\s+)?(?:\{[^}]*\}|\*(?:\s+as\s+\w+)?|\w+)(?:\s*,\s*\{[^}]*\})?\s+from\s+'([^']+)'|^import\s+'([^']+)'|\bimport\('([^']+)'\)/gm
 
 const imports = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.ts'))
   .flatMap((file) =>
     [...readFileSync(join(root, file), 'utf8').matchAll(importPattern)].map((match) => ({
       file,
-      target: match[1] ?? match[2] ?? '',
+      target: match[1] ?? match[2] ?? match[3] ?? '',
     })),
   )
 

@@ -1,5 +1,6 @@
 // Runs a command in a container and collects what it prints, within a deadline.
 
+import { MonitorError } from '../base/errors.ts'
 import type { ExitStatus, RemoteStdio } from '../base/remote-stdio.ts'
 import { OutputCapture } from '../stdio/output-capture.ts'
 import type { Container } from './container.ts'
@@ -62,7 +63,7 @@ async function finishInTime(
   const timer = leftMs === undefined ? undefined : setTimeout(timeOut, leftMs)
   // A caller that gave up, not one whose connection broke: losing that must not kill a probe (conmon.md §2.1).
   const canceled = (): void => {
-    if (signal.reason === 'canceled') end()
+    if (signal.reason instanceof MonitorError && signal.reason.code === 'canceled') end()
   }
   signal.addEventListener('abort', canceled, { once: true })
   try {
