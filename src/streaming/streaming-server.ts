@@ -71,7 +71,7 @@ export class StreamingServer {
   readonly #clock: Clock
   readonly #limits: SessionLimits
   readonly #live = new Map<Duplex, { stop(message: string): void }>()
-  #tokens: SessionTokens | undefined
+  readonly #tokens: SessionTokens
   #http: Server | undefined
   #origin: Promise<string> | undefined
   #handshaker: Promise<WebSocketServer> | undefined
@@ -87,6 +87,13 @@ export class StreamingServer {
       closeMs: CLOSE_TIMEOUT_MS,
       ...options.limits,
     }
+    this.#tokens = new SessionTokens({
+      clock: this.#clock,
+      // Loaded with the first token.
+      randomToken: () => process.getBuiltinModule('node:crypto').randomBytes(16).toString('base64url'),
+      maxPending: options.limits?.maxPending ?? MAX_PENDING_TOKENS,
+      lifetimeMs: options.limits?.tokenMs ?? TOKEN_LIFETIME_MS,
+    })
   }
 
   /** The URL at which one client may run this session, once, within a minute. */
@@ -96,7 +103,6 @@ export class StreamingServer {
       port: this.#options.port ?? 0,
     })
     const origin = await this.#origin
-    this.#tokens ??= await this.#createTokens()
     return `${origin}/${session.kind}/${this.#tokens.issue(session)}`
   }
 
@@ -174,17 +180,6 @@ export class StreamingServer {
     return `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`
   }
 
-  async #createTokens(): Promise<SessionTokens> {
-    const { randomBytes } = await import('node:crypto')
-    const { limits } = this.#options
-    return new SessionTokens({
-      clock: this.#clock,
-      randomToken: () => randomBytes(16).toString('base64url'),
-      maxPending: limits?.maxPending ?? MAX_PENDING_TOKENS,
-      lifetimeMs: limits?.tokenMs ?? TOKEN_LIFETIME_MS,
-    })
-  }
-
   #onRequest(request: IncomingMessage, response: ServerResponse): void {
     const session = this.#take(request)
     if ('status' in session) return refuse(response, session)
@@ -257,7 +252,7 @@ export class StreamingServer {
     if (request.method !== 'GET' && request.method !== 'POST') {
       return { status: 405, body: '405: Method Not Allowed', headers: [['Allow', 'GET, POST']] }
     }
-    const session = this.#tokens?.take(route.token)
+    const session = this.#tokens.take(route.token)
     return session?.kind === route.kind ? session : notFound
   }
 }

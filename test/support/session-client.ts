@@ -25,6 +25,8 @@ export interface SessionClient {
   readonly buffered: number
   resize(width: number, height: number): void
   closeStdin(): void
+  /** Sends and ends stdin; on SPDY in one frame. */
+  sendLast(bytes: string | Buffer): void
   pause(): void
   resume(): void
   vanish(): void
@@ -134,6 +136,10 @@ class SpdySession implements SessionClient {
 
   closeStdin(): void {
     this.#data('stdin', Buffer.alloc(0), true)
+  }
+
+  sendLast(bytes: string | Buffer): void {
+    this.#data('stdin', Buffer.from(bytes), true)
   }
 
   pause(): void {

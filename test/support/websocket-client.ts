@@ -70,6 +70,11 @@ export class WebSocketClient {
     this.#socket.send(Buffer.from([255, 0]))
   }
 
+  sendLast(bytes: string | Buffer): void {
+    this.send(bytes)
+    this.closeStdin()
+  }
+
   pause(): void {
     this.#socket.pause()
   }
