@@ -40,10 +40,10 @@ for (const transport of transports) {
     assert.equal(code, 0)
   })
 
-  test(`a session over ${transport} whose server is killed is an error`, async () => {
+  test(`a session over ${transport} whose server is killed is an error`, async (t) => {
     const cmd = ['sh', '-c', 'echo running; exec cat']
     const url = await rig.url({ id: 'table', cmd, stdin: true })
-    const session = new Program(referee('driver'), ['exec', '--stdin', '--transport', transport, url])
+    const session = Program.during(t, referee('driver'), ['exec', '--stdin', '--transport', transport, url])
     await session.until(/running\n/)
     process.kill(await rig.serverPid(), 'SIGKILL')
     assert.equal(await session.exited, 0, session.stderr)

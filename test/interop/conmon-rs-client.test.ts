@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { checkLeaks } from '../support/leak-check.ts'
 import { makeBundle, makeRootfs } from './bundle.ts'
-import { isAlive, waitFor } from './processes.ts'
+import { endMonitor, isAlive, waitFor } from './processes.ts'
 import { hostProgram, output, product, referee, run } from './programs.ts'
 
 checkLeaks()
@@ -29,10 +29,15 @@ interface Report {
 }
 
 for (const terminal of [false, true]) {
-  test(`conmon-rs's client drives a container ${terminal ? 'on a terminal' : 'on pipes'}`, async () => {
+  test(`conmon-rs's client drives a container ${terminal ? 'on a terminal' : 'on pipes'}`, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'holdfast-conmonrs-'))
     const [root, monitor] = [join(directory, 'runtime'), join(directory, 'monitor')]
     const runtime = hostProgram('runc')
+    t.after(async () => {
+      await run(runtime, ['--root', root, 'delete', '--force', 'c'])
+      await endMonitor(join(monitor, 'monitor.lock'))
+      await rm(directory, { recursive: true, force: true })
+    })
     await mkdir(monitor)
     await makeRootfs(join(directory, 'rootfs'))
     const script = 'echo ready; read line; echo got $line; exit 3'
@@ -50,7 +55,6 @@ for (const terminal of [false, true]) {
       `--terminal=${terminal}`,
     ]
     const { code, stdout, stderr } = await run(referee('monitorclient'), args, { timeoutMs: 60_000 })
-    await run(runtime, ['--root', root, 'delete', '--force', 'c'])
     assert.equal(code, 0, stderr)
     const report = JSON.parse(stdout) as Report
     const log =
@@ -69,7 +73,6 @@ for (const terminal of [false, true]) {
     assert.match(log, /^\S+ stdout F ready\r?\n/)
     assert.match(log, / stdout F got world\r?\n$/)
     await waitFor('the end of the monitor', () => !isAlive(report.monitorPid))
-    await rm(directory, { recursive: true, force: true })
   })
 }
 

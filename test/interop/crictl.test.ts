@@ -66,7 +66,7 @@ test('crictl exec -s gives output and failure of a command', async () => {
   const failed = await rig.crictl(['exec', '-s', web, 'sh', '-c', 'echo oops >&2; exit 7'])
   assert.notEqual(failed.code, 0)
   assert.match(failed.stdout + failed.stderr, /oops/)
-  assert.match(failed.stderr, /exit code 7|exit status 7/)
+  assert.match(failed.stderr, /exited with 7/)
 })
 
 test('crictl exec -s reports a command that takes too long', async () => {
@@ -109,24 +109,29 @@ for (const transport of transports) {
     assert.match(stderr, /no-such-command/)
   })
 
-  test(`crictl exec -it -r ${transport} is a terminal of the right size`, async () => {
+  test(`crictl exec -it -r ${transport} is a terminal of the right size`, async (t) => {
     const args = ['exec', '-i', '-t', '-r', transport, web, 'sh']
-    const shell = new TerminalProgram(referee('crictl'), args, rig.environment)
-    await shell.until(/# $/)
+    const shell = new TerminalProgram(t, referee('crictl'), args, rig.environment)
+    await shell.until(/# /)
     shell.type('stty size; tty\r')
     await shell.until(/24 80\r\n\/dev\/pts\/\d+\r\n/)
     shell.resize(120, 50)
     shell.type('while [ "$(stty size)" != "50 120" ]; do sleep 0.05; done; echo re""sized\r')
     await shell.until(/resized\r\n/)
     shell.type('exit 0\r')
-    assert.equal(await shell.exited, 0)
+    assert.equal(await shell.exited, 0, shell.shown)
   })
 
-  test(`crictl attach -r ${transport} joins the container's streams until it ends`, async () => {
+  test(`crictl attach -r ${transport} joins the container's streams until it ends`, async (t) => {
     const name = `attached-${transport}`
     const command = ['sh', '-c', 'read line; echo got $line; echo to stderr >&2']
     const id = await rig.startContainer(pod, 'p', { name, command, stdin: true, stdinOnce: true })
-    const attached = new Program(referee('crictl'), ['attach', '-i', '-r', transport, id], rig.environment)
+    const attached = Program.during(
+      t,
+      referee('crictl'),
+      ['attach', '-i', '-r', transport, id],
+      rig.environment,
+    )
     attached.write('a line\n')
     await attached.until(/got a line\n/)
     attached.end()
@@ -137,8 +142,9 @@ for (const transport of transports) {
   })
 }
 
-test('crictl port-forward carries many connections', async () => {
-  const forward = new Program(
+test('crictl port-forward carries many connections', async (t) => {
+  const forward = Program.during(
+    t,
     referee('crictl'),
     ['port-forward', '-r', 'spdy', pod, '0:8080'],
     rig.environment,

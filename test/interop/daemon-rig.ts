@@ -1,11 +1,12 @@
 // holdfastd in a directory of its own, crictl to drive it, and the end of both: nothing may be left behind.
 
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { endMonitor } from './processes.ts'
 import { Program, product, referee, run } from './programs.ts'
 import type { Outcome, ProgramOptions } from './programs.ts'
 
@@ -31,6 +32,7 @@ export class DaemonRig {
 
   static async start(): Promise<DaemonRig> {
     const directory = await mkdtemp(join(tmpdir(), 'holdfast-interop-'))
+    await writeFile(join(directory, 'crictl.yaml'), 'timeout: 20\n')
     const rig = new DaemonRig(directory, startDaemon(directory))
     await rig.#listening()
     return rig
@@ -60,6 +62,7 @@ export class DaemonRig {
     return {
       CONTAINER_RUNTIME_ENDPOINT: `unix://${this.socketPath}`,
       IMAGE_SERVICE_ENDPOINT: `unix://${this.socketPath}`,
+      CRI_CONFIG_FILE: join(this.directory, 'crictl.yaml'),
       HOME: this.directory,
     }
   }
@@ -111,6 +114,10 @@ export class DaemonRig {
     const removed = await this.crictl(['rmp', '--all', '--force'])
     this.#daemon.kill('SIGTERM')
     const code = await this.#daemon.exited
+    const pods = join(this.directory, 'state', 'pods')
+    for (const id of existsSync(pods) ? await readdir(pods) : []) {
+      await endMonitor(join(pods, id, 'monitor.lock'))
+    }
     await rm(this.directory, { recursive: true, force: true })
     if (removed.code !== 0) throw new Error(`crictl rmp: exit ${removed.code}: ${removed.stderr}`)
     if (code !== 0) throw new Error(`holdfastd: exit ${code}: ${this.#daemon.stderr}`)

@@ -80,10 +80,10 @@ for (const transport of transports) {
     assert.match(stderr, /no-such-command/)
   })
 
-  test(`kubectl exec -it over ${transport} is a terminal that follows the window`, async () => {
+  test(`kubectl exec -it over ${transport} is a terminal that follows the window`, async (t) => {
     const words = args('exec', '-i', '-t', 'p', '--', 'sh')
-    const shell = new TerminalProgram(referee('kubectl'), words, environment(transport))
-    await shell.until(/# $/)
+    const shell = new TerminalProgram(t, referee('kubectl'), words, environment(transport))
+    await shell.until(/# /)
     shell.resize(120, 50)
     shell.type('while [ "$(stty size)" != "50 120" ]; do sleep 0.05; done; echo re""sized\r')
     await shell.until(/resized\r\n/)
@@ -102,12 +102,12 @@ for (const transport of transports) {
     assert.ok((await readFile(back)).equals(bytes), 'the copy differs')
   })
 
-  test(`kubectl attach over ${transport} joins the container until it ends`, async () => {
+  test(`kubectl attach over ${transport} joins the container until it ends`, async (t) => {
     const name = `attached-${transport}`
     const command = ['sh', '-c', 'read line; echo got $line']
     const id = await rig.startContainer(pod, 'p', { name, command, stdin: true, stdinOnce: true })
     const words = args('attach', '-i', 'p', '-c', name)
-    const attached = new Program(referee('kubectl'), words, environment(transport))
+    const attached = Program.during(t, referee('kubectl'), words, environment(transport))
     attached.write('a line\n')
     await attached.until(/got a line\n/)
     attached.end()
@@ -116,9 +116,9 @@ for (const transport of transports) {
     await rig.ask('rm', id)
   })
 
-  test(`kubectl port-forward with ${transport} preferred serves many connections`, async () => {
+  test(`kubectl port-forward with ${transport} preferred serves many connections`, async (t) => {
     const words = args('port-forward', 'p', ':8080')
-    const forward = new Program(referee('kubectl'), words, environment(transport))
+    const forward = Program.during(t, referee('kubectl'), words, environment(transport))
     const [, port] = await forward.until(/Forwarding from 127\.0\.0\.1:(\d+)/)
     for (let round = 0; round < 3; round++) {
       const bodies = await Promise.all(
@@ -130,9 +130,9 @@ for (const transport of transports) {
     await forward.exited
   })
 
-  test(`kubectl exec over ${transport} fails when the monitor's server is killed`, async () => {
+  test(`kubectl exec over ${transport} fails when the monitor's server is killed`, async (t) => {
     const words = args('exec', '-i', 'p', '--', 'sh', '-c', 'echo running; exec cat')
-    const session = new Program(referee('kubectl'), words, environment(transport))
+    const session = Program.during(t, referee('kubectl'), words, environment(transport))
     await session.until(/running\n/)
     const keeper = await rig.monitorPid(pod)
     const server = serverOf(keeper)
@@ -144,9 +144,9 @@ for (const transport of transports) {
   })
 }
 
-test('kubectl exec goes on while the daemon is killed and started again', async () => {
+test('kubectl exec goes on while the daemon is killed and started again', async (t) => {
   const words = args('exec', '-i', 'p', '--', 'sh')
-  const session = new Program(referee('kubectl'), words, environment('spdy'))
+  const session = Program.during(t, referee('kubectl'), words, environment('spdy'))
   session.write('echo before\n')
   await session.until(/before\n/)
   await rig.restart()

@@ -37,6 +37,14 @@ export function isAlive(pid: number): boolean {
   return stat !== '' && stat.slice(stat.lastIndexOf(')') + 2)[0] !== 'Z'
 }
 
+/** Ends the monitor whose pid is in this lock file, if one still runs: for what a failed test left behind. */
+export async function endMonitor(lockFile: string): Promise<void> {
+  const pid = Number(read(lockFile))
+  if (!(pid > 1) || !read(`/proc/${pid}/cmdline`).includes('holdfast-monitor')) return
+  process.kill(pid, 'SIGTERM')
+  await waitFor(`the end of monitor ${pid}`, () => !isAlive(pid), 15_000)
+}
+
 /** Polls until `condition` holds. */
 export async function waitFor(
   what: string,

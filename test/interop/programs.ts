@@ -5,6 +5,7 @@ import type { ChildProcessByStdio } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import type { TestContext } from 'node:test'
 
 /** The repository: this file runs as dist/test/interop/programs.js. */
 export const repository = dirname(dirname(dirname(import.meta.dirname)))
@@ -105,11 +106,31 @@ export class Program {
         this.#end()
         resolve(127)
       })
+      // A monitor that it started may hold its output open for ever.
+      this.#child.once('exit', () => {
+        setTimeout(() => this.#child.stdout.destroy(), drainMs).unref()
+        setTimeout(() => this.#child.stderr.destroy(), drainMs).unref()
+      })
       this.#child.once('close', (code, signal) => {
         this.#end()
         resolve(code ?? 128 + signalNumber(signal))
       })
     })
+  }
+
+  /** One that is killed at the end of the test, should it still run. */
+  static during(
+    test: TestContext,
+    command: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+  ): Program {
+    const program = new Program(command, args, env)
+    test.after(async () => {
+      program.kill('SIGKILL')
+      await program.exited
+    })
+    return program
   }
 
   get pid(): number {
@@ -191,6 +212,8 @@ function existing(path: string, maker: string): string {
   if (!existsSync(path)) throw new Error(`${path} is missing: ${maker}`)
   return path
 }
+
+const drainMs = 1_000
 
 const signalNumbers: Readonly<Record<string, number>> = {
   SIGHUP: 1,

@@ -1,18 +1,25 @@
 // A program on a terminal of its own, as a person has it: crictl and kubectl with -t want one.
 
+import type { TestContext } from 'node:test'
 import { spawn } from 'node-pty'
 import type { IPty } from 'node-pty'
 
-/** Runs beside the test; what it prints is kept. */
+/** Runs beside a test and is killed at its end, should it still run; what it prints is kept. */
 export class TerminalProgram {
   readonly #pty: IPty
   readonly #name: string
   #shown = ''
+  #running = true
   #watcher: (() => void) | undefined
   /** Its exit code. */
   readonly exited: Promise<number>
 
-  constructor(command: string, args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  constructor(
+    test: TestContext,
+    command: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>>,
+  ) {
     this.#name = [command, ...args].join(' ')
     this.#pty = spawn(command, [...args], {
       name: 'xterm',
@@ -25,7 +32,14 @@ export class TerminalProgram {
       this.#watcher?.()
     })
     this.exited = new Promise((resolve) => {
-      this.#pty.onExit(({ exitCode }) => resolve(exitCode))
+      this.#pty.onExit(({ exitCode }) => {
+        this.#running = false
+        resolve(exitCode)
+      })
+    })
+    test.after(async () => {
+      if (this.#running) this.#pty.kill('SIGKILL')
+      await this.exited
     })
   }
 
@@ -39,10 +53,6 @@ export class TerminalProgram {
 
   resize(columns: number, rows: number): void {
     this.#pty.resize(columns, rows)
-  }
-
-  kill(): void {
-    this.#pty.kill('SIGKILL')
   }
 
   /** Waits until what it printed matches. One wait at a time. */
