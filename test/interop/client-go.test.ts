@@ -6,20 +6,20 @@ import { checkLeaks } from '../support/leak-check.ts'
 import { MonitorRig } from './monitor-rig.ts'
 import { Program, referee, run } from './programs.ts'
 
-checkLeaks()
-
 const all = process.env['HOLDFAST_TEST_ALL'] !== undefined
 const transports = ['spdy', 'ws', 'ws5'] as const
 
 let rig: MonitorRig
 
+after(async () => {
+  await rig.stop()
+})
+// Hooks run in this order: nothing may be left once all is stopped.
+checkLeaks()
+
 before(async () => {
   rig = await MonitorRig.start()
   await rig.runContainer('table', { args: ['sleep', '100000'] })
-})
-
-after(async () => {
-  await rig.stop()
 })
 
 for (const transport of transports) {

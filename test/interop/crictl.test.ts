@@ -8,8 +8,6 @@ import { Program, referee } from './programs.ts'
 import { TerminalProgram } from './terminal-program.ts'
 import { waitFor } from './processes.ts'
 
-checkLeaks()
-
 const transports = ['spdy', 'websocket'] as const
 const webServer =
   'mkdir -p /tmp/www; echo hello from the pod >/tmp/www/index.html; httpd -p 8080 -h /tmp/www; echo started; exec sleep 100000'
@@ -18,15 +16,17 @@ let rig: DaemonRig
 let pod: string
 let web: string
 
+after(async () => {
+  await rig.stop()
+})
+// Hooks run in this order: nothing may be left once all is stopped.
+checkLeaks()
+
 before(async () => {
   rig = await DaemonRig.start()
   pod = await rig.runPod('p')
   web = await rig.startContainer(pod, 'p', { name: 'web', command: ['sh', '-c', webServer] })
   await waitFor('the web server', async () => (await rig.ask('logs', web)).includes('started'))
-})
-
-after(async () => {
-  await rig.stop()
 })
 
 test('crictl version and info name the runtime and its conditions', async () => {

@@ -14,8 +14,6 @@ import { Program, referee, run } from './programs.ts'
 import type { Outcome } from './programs.ts'
 import { TerminalProgram } from './terminal-program.ts'
 
-checkLeaks()
-
 const transports = ['spdy', 'websocket'] as const
 type Transport = (typeof transports)[number]
 
@@ -23,6 +21,14 @@ let rig: DaemonRig
 let cri: CriClient
 let front: ApiFront
 let pod: string
+
+after(async () => {
+  await front.close()
+  cri.close()
+  await rig.stop()
+})
+// Hooks run in this order: nothing may be left once all is stopped.
+checkLeaks()
 
 before(async () => {
   rig = await DaemonRig.start()
@@ -32,12 +38,6 @@ before(async () => {
   await rig.startContainer(pod, 'p', { name: 'web', command: ['sh', '-c', script] })
   cri = await CriClient.connect(rig.socketPath)
   front = await ApiFront.start(cri)
-})
-
-after(async () => {
-  await front.close()
-  cri.close()
-  await rig.stop()
 })
 
 function environment(transport: Transport): Record<string, string> {
