@@ -9,6 +9,7 @@ import type { Measure, Order } from './child-server.ts'
 
 export class ChildServer {
   readonly process: ChildProcess
+  #last: Promise<unknown> = Promise.resolve()
 
   constructor(context: TestContext, fds: readonly number[] = []) {
     const stdio: StdioOptions = ['ignore', 'inherit', 'inherit', 'ipc', ...fds]
@@ -33,9 +34,14 @@ export class ChildServer {
     return (await this.#order({ do: 'measure' })) as Measure
   }
 
+  /** One order at a time. */
   async #order(order: Order): Promise<unknown> {
-    this.process.send(order)
-    const [answer] = (await once(this.process, 'message')) as [unknown]
-    return answer
+    const answered = this.#last.then(async () => {
+      this.process.send(order)
+      const [answer] = (await once(this.process, 'message')) as [unknown]
+      return answer
+    })
+    this.#last = answered.catch(() => {})
+    return await answered
   }
 }

@@ -97,6 +97,7 @@ export interface Run {
 export class FakeBackend implements StreamingBackend {
   readonly runs: Run[] = []
   readonly dials: number[] = []
+  keepsRuns = true
   /** Replaces the dial. */
   dialer: (port: number, signal: AbortSignal) => Promise<Socket> = connectTo
   #arrived: Deferred<Run>[] = []
@@ -162,7 +163,7 @@ export class FakeBackend implements StreamingBackend {
     const run: Run = { session, stdio, stdin: new CollectingSink(), sizes: [], end: deferred() }
     stdio.onResize((size) => run.sizes.push(size))
     stdio.gone.addEventListener('abort', () => run.end.resolve({ signal: 1 }), { once: true })
-    this.runs.push(run)
+    if (this.keepsRuns) this.runs.push(run)
     this.#arrived.shift()?.resolve(run)
     return run
   }
