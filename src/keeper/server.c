@@ -30,6 +30,7 @@ static uint64_t terminate_since;
 static uint64_t leaving_since;
 static uint64_t slept_at_count;
 static unsigned quick_deaths;
+static bool has_news; /* something came in this server's life: the next one does not wait */
 static bool wants_sleep;
 static bool wants_quit;
 static int quit_code;
@@ -124,6 +125,7 @@ void start_server(void)
   ready_at = 0;
   leaving_since = 0;
   wants_sleep = false;
+  has_news = false;
   incarnation++;
   open_channel(pair[0]);
   mark_everything_untold();
@@ -138,6 +140,8 @@ void want_server(void)
   } else if (server_state == SERVER_DOWN && start_at != 0) {
     start_at = monotonic();
     wake_by(start_at);
+  } else {
+    has_news = true;
   }
 }
 
@@ -249,7 +253,7 @@ static void plan_restart(uint64_t now)
   if (ready_at != 0 && now - ready_at >= QUICK_DEATH) {
     quick_deaths = 0;
   } else {
-    if (quick_deaths > 0) {
+    if (quick_deaths > 0 && !has_news) {
       delay = BACKOFF_FIRST << (quick_deaths > 8 ? 7 : quick_deaths - 1);
     }
     quick_deaths++;
@@ -265,7 +269,10 @@ void server_died(int status)
   }
   close_channel();
   server_pid = 0;
-  unready_since = monotonic();
+  uint64_t now = monotonic();
+  if (server_state == SERVER_UP) {
+    unready_since = now;
+  }
   if (wants_quit) {
     if (!was_ready) {
       report_failed(quit_code, "start server: it left before it was ready", 41);
@@ -288,9 +295,9 @@ void server_died(int status)
   }
   server_state = SERVER_DOWN;
   keep_last_words(status);
-  plan_restart(unready_since);
-  if ((pending_signals & TERMINATING) != 0) {
-    wake_by(unready_since + GIVE_UP_AFTER);
+  plan_restart(now);
+  if (terminate_since != 0) {
+    wake_by(now); /* for the time at which we give up */
   }
 }
 

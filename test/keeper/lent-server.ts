@@ -1,10 +1,22 @@
 // A server for the keeper's tests: lends its channel to the test process, which then speaks with the keeper itself, and
-// does what it is told: `exit N`. Run by a keeper with HOLDFAST_SERVER pointing here.
+// does what it is told: `exit N`, `say TEXT`, `adopt COMMAND`, `spawn COMMAND`. Run by a keeper with HOLDFAST_SERVER pointing here.
 
+import { execFileSync, spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { poll, recvFds, sendFds, unixConnect } from '../../src/native/addon.ts'
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => undefined)
+
+/** Starts a child, like an OCI runtime. */
+function start(command: string): number | undefined {
+  return spawn('sh', ['-c', command], { stdio: 'ignore' }).pid
+}
+
+/** Starts a command whose parent leaves at once, as an OCI runtime does: it becomes the keeper's child. Not by a shell's `&`: dash reaps. */
+function adopt(command: string): number {
+  const orphan = ['--fork', 'sh', '-c', `echo $$; exec >/dev/null 2>&1; ${command}`]
+  return Number(execFileSync('setsid', orphan, { stdio: ['ignore', 'pipe', 'ignore'] }))
+}
 
 // As any server does that does not log to stdout: whoever waits for its end shall not wait for us.
 closeSync(1)
@@ -25,8 +37,11 @@ try {
   poll(control, () => {
     const order = recvFds(control)
     if (order === null) return
-    const [word, argument] = order.data.toString().split(' ', 2)
+    const [, word, argument] = /^(\w+) ?(.*)$/s.exec(order.data.toString()) ?? []
     if (word === 'say') process.stderr.write(`${argument}\n`)
+    else if (word === 'adopt') sendFds(control, Buffer.from(String(adopt(argument ?? ''))), [])
+    else if (word === 'spawn') sendFds(control, Buffer.from(String(start(argument ?? ''))), [])
+    else if (word === 'mute') closeSync(3)
     else process.exit(Number(argument ?? 9))
   })
 } catch {

@@ -33,7 +33,9 @@ import {
 } from '../../src/native/addon.ts'
 
 export const repository = resolve(import.meta.dirname, '../../..')
-export const keeperBinary = join(repository, 'dist/bin/holdfast-monitor')
+/** The keeper under test; sanitized.test.ts runs the same tests with another build. */
+export const keeperBinary =
+  process.env['HOLDFAST_TEST_KEEPER'] ?? join(repository, 'dist/bin/holdfast-monitor')
 
 /** How long anything here may take. */
 const patienceMs = 20_000
@@ -73,7 +75,7 @@ export class LentServer {
   readonly news: { name: string; state: PumpState }[] = []
   readonly #control: number
   readonly #channel: number
-  #changed: () => void = () => undefined
+  readonly #waiters = new Set<() => void>()
   closed = false
 
   constructor(seen: Seen, control: number, channel: { fd: number; client: KeeperClient; replay: Replay }) {
@@ -106,6 +108,12 @@ export class LentServer {
     })
   }
 
+  #changed(): void {
+    const waiters = [...this.#waiters]
+    this.#waiters.clear()
+    for (const wake of waiters) wake()
+  }
+
   held(name: string): HeldEntry | undefined {
     return this.replay.entries.find((entry) => entry.name === name)
   }
@@ -115,7 +123,7 @@ export class LentServer {
     for (;;) {
       const found = look()
       if (found !== undefined && found !== false) return found
-      await within(what, new Promise<void>((done) => (this.#changed = done)))
+      await within(what, new Promise<void>((done) => this.#waiters.add(done)))
     }
   }
 
@@ -135,6 +143,27 @@ export class LentServer {
     sendFds(this.#control, Buffer.from(`say ${word}`), [])
   }
 
+  /** Starts a command as a child of the keeper; resolves to its pid. */
+  spawn(command: string): Promise<number> {
+    return this.#order(`adopt ${command}`)
+  }
+
+  /** Starts a command as a child of the server, as an OCI runtime is. */
+  spawnStaying(command: string): Promise<number> {
+    return this.#order(`spawn ${command}`)
+  }
+
+  async #order(text: string): Promise<number> {
+    sendFds(this.#control, Buffer.from(text), [])
+    let pid: number | undefined
+    await eventually('an answer', () => {
+      const answer = recvFds(this.#control)
+      if (answer !== null) pid = Number(answer.data.toString())
+      return pid !== undefined
+    })
+    return pid ?? 0
+  }
+
   /** Makes the process exit by itself. */
   exit(code: number): void {
     sendFds(this.#control, Buffer.from(`exit ${code}`), [])
@@ -144,6 +173,18 @@ export class LentServer {
   kill(): void {
     process.kill(this.seen.pid, 'SIGKILL')
     this.release()
+  }
+
+  /** Closes the channel everywhere while the process lives on. */
+  mute(): void {
+    sendFds(this.#control, Buffer.from('mute'), [])
+    this.client.close()
+    closeQuietly(this.#channel)
+  }
+
+  /** The lent descriptor. */
+  get channel(): number {
+    return this.#channel
   }
 
   /** Gives up the channel and the control connection. */
@@ -198,6 +239,8 @@ export class Monitor {
       ...process.env,
       HOLDFAST_SERVER: join(repository, 'dist/test/keeper/lent-server.js'),
       HOLDFAST_TEST_CONTROL: join(this.directory, 'control'),
+      ASAN_OPTIONS: `log_path=${join(this.directory, 'sanitizer')}`,
+      UBSAN_OPTIONS: `log_path=${join(this.directory, 'sanitizer')}:print_stacktrace=1`,
       ...options.env,
     }
     const binary = options.binary ?? keeperBinary
@@ -265,7 +308,10 @@ export class Monitor {
       closeSync(control)
       closeSync(channel)
     }
+    const reports = readdirSync(this.directory).filter((name) => name.startsWith('sanitizer'))
+    const texts = reports.map((name) => readFileSync(join(this.directory, name), 'utf8'))
     rmSync(this.directory, { recursive: true, force: true })
+    assert.deepEqual(texts, [], 'reports of the sanitizers')
   }
 
   #accept(): void {
