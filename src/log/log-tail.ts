@@ -8,12 +8,12 @@ export interface LogTail {
   readonly stderr: Buffer
 }
 
-/** An entry's timestamp, stream and tag take about this much; so much more is read than is asked for. */
-const overhead = 4
+/** What is read for so many bytes of output: short lines are mostly timestamp. */
+const readFor = (maxBytes: number): number => 4 * maxBytes + 64 * 1024
 
 /** What the container said last, at most `maxBytes` of it; whole entries only. Empty when there is no log to read. */
 export function readLogTail(path: string, maxBytes: number): LogTail {
-  const entries = readTail(path, maxBytes * overhead).flatMap((line) => parseCriLogLine(line) ?? [])
+  const entries = readTail(path, readFor(maxBytes)).flatMap((line) => parseCriLogLine(line) ?? [])
   const kept: typeof entries = []
   let bytes = 0
   for (const entry of entries.toReversed()) {
