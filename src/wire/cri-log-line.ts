@@ -21,7 +21,7 @@ export function parseCriLogLine(line: Buffer): CriLogEntry | undefined {
   const afterTime = line.indexOf(space) + 1
   const afterStream = line.indexOf(space, afterTime) + 1
   if (afterTime <= 1 || afterStream <= afterTime) return undefined
-  const stream = line.latin1Slice(afterTime, afterStream - 1)
+  const stream = line.toString('latin1', afterTime, afterStream - 1)
   const tag = line[afterStream]
   if (stream !== 'stdout' && stream !== 'stderr') return undefined
   if ((tag !== partialTag && tag !== fullTag) || line[afterStream + 1] !== space) return undefined
