@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict'
 import { chmod, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { once } from 'node:events'
 import { connect as connectHttp2 } from 'node:http2'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { Client, credentials, loadPackageDefinition, status } from '@grpc/grpc-js'
 import type { GrpcObject, ServiceError } from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
@@ -20,6 +24,9 @@ const proto = resolve(import.meta.dirname, '../../../proto/cri.proto')
 const quiet = new Diagnostics(() => undefined, 'off')
 const definition = loadSync(proto, { longs: String, enums: String, defaults: true })
 const methods = Object.keys(definition['runtime.v1.RuntimeService'] ?? {})
+
+setFlagsFromString('--expose-gc')
+const collectGarbage = runInNewContext('gc') as () => void
 
 let directory = ''
 before(async () => {
@@ -236,6 +243,29 @@ describe('the gRPC server', () => {
       rude.destroy()
       assert.equal((await calling(path, {}, async (call) => await call('Version')({})))['runtimeName'], 'x')
       for (const socket of silent) socket.destroy()
+    })
+  })
+
+  test('keeps nothing of clients that have gone', async () => {
+    const path = join(directory, 'churn.sock')
+    await serving({ Version: () => ({ runtimeName: 'x' }) }, path, async () => {
+      const churn = async (rounds: number): Promise<number> => {
+        for (let i = 0; i < rounds; i++) {
+          const rude = connect(path)
+          rude.write(Buffer.from('505249202a20485454502f322e300d0a0d0a534d0d0a0d0a000000040000000000', 'hex'))
+          await once(rude, 'data')
+          rude.destroy()
+        }
+        await calling(path, {}, async (call) => await call('Version')({}))
+        // Sessions end some turns of the loop after their sockets.
+        for (let i = 0; i < 20; i++) await setImmediate()
+        collectGarbage()
+        return process.memoryUsage().heapUsed
+      }
+      const first = await churn(100)
+      const last = await churn(400)
+      // grpc/grpc-node#2975 kept about 25 kB of each.
+      assert.ok(last - first < 400 * 5_000, `${last - first} bytes for 400 clients`)
     })
   })
 

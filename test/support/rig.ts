@@ -238,7 +238,7 @@ function runtimePathIn(directory: string, runtime: RuntimeName): string {
  * The runtime behind a script of its own name. crun refuses a hybrid host while a controller sits in the v2 mount: there
  * it runs in a mount namespace without it.
  */
-function writeRuntime(path: string, runtime: RuntimeName): void {
+export function writeRuntime(path: string, runtime: RuntimeName): void {
   const binary = execFileSync('sh', ['-c', `command -v ${runtime}`], { encoding: 'utf8' }).trim()
   const unified = '/sys/fs/cgroup/unified'
   const hybrid =
