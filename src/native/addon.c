@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <link.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -726,6 +727,24 @@ static napi_value bytes_readable(napi_env env, napi_callback_info info) {
   return ioctl(fd, FIONREAD, &count) < 0 ? fail(env, errno, "FIONREAD") : number(env, count);
 }
 
+static napi_value is_hung_up(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  int fd;
+  arguments(env, info, 1, argv);
+  if (!get_fd(env, argv[0], &fd))
+    return NULL;
+  struct pollfd state = {.fd = fd};
+  int ready;
+  do
+    ready = poll(&state, 1, 0);
+  while (ready < 0 && errno == EINTR);
+  if (ready < 0)
+    return fail(env, errno, "poll");
+  if ((state.revents & POLLNVAL) != 0)
+    return fail(env, EBADF, "poll");
+  return boolean(env, (state.revents & (POLLHUP | POLLERR)) != 0);
+}
+
 static napi_value dup_cloexec(napi_env env, napi_callback_info info) {
   napi_value argv[1];
   int fd;
@@ -1084,6 +1103,7 @@ static const struct {
     {"dupCloexec", dup_cloexec},
     {"eventfd", make_eventfd},
     {"flock", lock_file},
+    {"isHungUp", is_hung_up},
     {"isNsfs", is_nsfs},
     {"mallocTrim", malloc_trim_},
     {"memfd", plain_memfd},

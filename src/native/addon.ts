@@ -55,6 +55,8 @@ interface Addon {
   /** FIONREAD: bytes that could be read now. */
   readonly bytesReadable: (fd: number) => number
   readonly dupCloexec: (fd: number) => number
+  /** Is the other end gone? For a terminal: has nobody its other side open now? */
+  readonly isHungUp: (fd: number) => boolean
   /** Is this descriptor a namespace? */
   readonly isNsfs: (fd: number) => boolean
   /**
@@ -86,6 +88,7 @@ export const {
   dupCloexec,
   eventfd,
   flock,
+  isHungUp,
   isNsfs,
   mallocTrim,
   memfd,

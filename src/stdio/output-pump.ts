@@ -30,7 +30,10 @@ function cutOff(room: Buffer, bytes: number): void {
 
 /** One output stream of a process, on its way to a sink. */
 export class OutputPump {
-  /** Resolves when no bytes will come any more, all were given to the sink, and the sink was told the end. */
+  /**
+   * Resolves when no bytes will come any more, all were given to the sink, and the sink was told the end. A pipe is
+   * closed then; a terminal stays open until `takeRest` or `close`.
+   */
   readonly ended: Promise<void>
   readonly #source: WatchedFd
   readonly #terminal: boolean
@@ -74,20 +77,22 @@ export class OutputPump {
 
   /**
    * Takes what lies in the pipe now, at most its capacity, closes it, and delivers that however long the sink needs.
-   * Who writes later gets EPIPE.
+   * Who writes later gets EPIPE. For when the process is over.
    */
   takeRest(): void {
-    if (this.#state !== 'reading') return
-    this.#state = 'rest'
-    this.#rest = this.#readRest()
+    if (this.#state === 'reading') {
+      this.#state = 'rest'
+      this.#rest = this.#readRest()
+    }
     this.#source.close()
     if (!this.#writing) this.#advance()
   }
 
-  /** Stops now; what has not been delivered is lost. The sink is told the end. */
+  /** Stops and closes now; what has not been delivered is lost. The sink is told the end. */
   close(): void {
     this.#rest = []
     this.#finish()
+    this.#source.close()
   }
 
   #drained(sink: ByteSink): void {
@@ -167,7 +172,10 @@ export class OutputPump {
   #finish(): void {
     if (this.#state === 'ended') return
     this.#state = 'ended'
-    this.#source.close()
+    // EIO says that nobody has the terminal open, not that the program is over: many close their ends some time before
+    // they exit. Closing the master then would kill them with SIGHUP and turn their success into a failure.
+    if (this.#terminal) this.#source.watchReadable(undefined)
+    else this.#source.close()
     if (this.#sink !== undefined) {
       this.#sink.onDrain = undefined
       this.#sink.end()

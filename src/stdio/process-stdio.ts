@@ -23,7 +23,10 @@ type Output = 'stdout' | 'stderr' | 'terminal'
 /** Moves the bytes between a process and its client. Reads nothing before `connect`. */
 export class ProcessStdio {
   readonly terminal: boolean
-  /** Resolves when all output has ended and was given to the client, or was given up. */
+  /**
+   * Resolves when all output has ended and was given to the client, or was given up. The process may still run: a
+   * terminal stays open until `finish`, `hangUp` or `close`.
+   */
   readonly outputEnded: Promise<void>
   /** Stdin has been closed here, once; with a copy held elsewhere the process sees the end only when that is dropped. */
   onStdinClosed: (() => void) | undefined

@@ -2,7 +2,7 @@
 // while its own chunks wait. A process that does not read costs nothing but what its writers may have pending.
 
 import type { ByteSink } from '../base/remote-stdio.ts'
-import { setNonblock, write } from '../native/addon.ts'
+import { isHungUp, setNonblock, write } from '../native/addon.ts'
 import { WatchedFd } from '../native/watched-fd.ts'
 
 /** Chunks written per wake-up, so that others have their turn. */
@@ -62,11 +62,16 @@ export class StdinMerge {
   close(): void {
     if (this.#closed) return
     this.#closed = true
+    this.#letGo()
+    this.#options.onClosed?.()
+    this.#discard()
+  }
+
+  /** What waits is lost, and its writers have room again. */
+  #discard(): void {
     const waiting = new Set(this.#queue.slice(this.#head).map(({ writer }) => writer))
     this.#queue = []
     this.#head = 0
-    this.#letGo()
-    this.#options.onClosed?.()
     for (const writer of waiting) writer.written(writer.buffered)
   }
 
@@ -94,6 +99,11 @@ export class StdinMerge {
       if (pending === undefined) break
       const written = this.#writeNow(pending.chunk, pending.offset)
       if (this.#closed) return
+      // A terminal that nobody has open takes some input and then no more, but is reported ready for ever.
+      if (written === 0 && isHungUp(this.#target.fd)) {
+        this.#discard()
+        break
+      }
       pending.offset += written
       const done = pending.offset === pending.chunk.length
       if (done) this.#shift()
@@ -106,11 +116,13 @@ export class StdinMerge {
     else this.#target.watchWritable(undefined)
   }
 
-  /** Bytes written, 0 if there is no room. A reader that is gone is the quiet end of input: EPIPE, EIO of a terminal. */
+  /** Bytes written, 0 if there is no room. A reader that is gone is the quiet end of input. */
   #writeNow(chunk: Buffer, offset: number): number {
     try {
       return Math.max(0, write(this.#target.fd, chunk, offset))
     } catch {
+      // A terminal (EIO) may be opened again by its processes: only this input is lost.
+      if (this.#options.terminal) return chunk.length - offset
       this.close()
       return 0
     }

@@ -190,6 +190,15 @@ describe('small calls', () => {
     closeSync(readEnd)
   })
 
+  test('tell a pipe whose other end is gone', () => {
+    const [readEnd, writeEnd] = addon.pipe2()
+    assert.deepEqual([addon.isHungUp(readEnd), addon.isHungUp(writeEnd)], [false, false])
+    closeSync(readEnd)
+    assert.equal(addon.isHungUp(writeEnd), true)
+    closeSync(writeEnd)
+    assert.throws(() => addon.isHungUp(writeEnd), { code: 'EBADF' })
+  })
+
   test('lock a file for one open file only', () => {
     const path = join(directory, 'lock')
     const [first, second] = [openSync(path, 'w'), openSync(path, 'w')]

@@ -34,26 +34,32 @@ async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
 }
 
+/** A terminal is closed by its owner, when the process is over. */
+async function consumed(pump: OutputPump): Promise<void> {
+  await pump.ended
+  pump.close()
+}
+
 /** Each takes everything of a source that ends by itself. */
 const consumers: Record<string, (source: Source, terminal: boolean) => Promise<TestSink>> = {
   'a fast consumer': async ({ fd }, terminal) => {
     const sink = new TestSink()
-    await new OutputPump({ fd, terminal, sink }).ended
+    await consumed(new OutputPump({ fd, terminal, sink }))
     return sink
   },
   'a slow consumer': async ({ fd }, terminal) => {
     const sink = slowSink()
-    await new OutputPump({ fd, terminal, sink }).ended
+    await consumed(new OutputPump({ fd, terminal, sink }))
     return sink
   },
   'a consumer that rests until the process is over or waits for it': async ({ fd, exited }, terminal) => {
     const sink = new TestSink(true)
-    const { ended } = new OutputPump({ fd, terminal, sink })
+    const pump = new OutputPump({ fd, terminal, sink })
     await sink.until(1)
     await Promise.race([exited, turns(200)])
     sink.onWrite = () => setImmediate(() => sink.drain())
     sink.drain()
-    await ended
+    await consumed(pump)
     return sink
   },
 }
@@ -234,7 +240,7 @@ describe('taking the rest', () => {
     const { master, exited, pid } = await startOnTerminal([
       'sh',
       '-c',
-      'trap "" HUP; echo hi; sleep 1000 & echo $!',
+      'trap "" HUP; echo hi; sleep 60 & echo $!',
     ])
     assert.ok(pid > 0)
     await exited

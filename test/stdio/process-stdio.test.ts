@@ -56,11 +56,11 @@ async function onTerminal(command: readonly string[]): Promise<Started> {
 
 const shell = (script: string): readonly string[] => ['sh', '-c', script]
 
-/** Part of the time that the event loop was busy, while `wait` lasted. */
-async function loopUse(wait: Promise<unknown>): Promise<number> {
-  const before = performance.eventLoopUtilization()
+/** Turns of the event loop while `wait` lasted: a loop that spins takes tens of thousands in half a second. */
+async function loopTurns(wait: Promise<unknown>): Promise<number> {
+  const before = performance.nodeTiming.uvMetricsInfo.loopCount
   await wait
-  return performance.eventLoopUtilization(before).utilization
+  return performance.nodeTiming.uvMetricsInfo.loopCount - before
 }
 
 describe('a process on pipes', () => {
@@ -112,14 +112,15 @@ describe('a process on pipes', () => {
   })
 
   test('that does not read holds its client back, without work for us, and gets every byte in the end', async () => {
-    const { stdio, exited } = onPipes(shell('sleep 0.5; sha256sum'))
+    const { stdio, exited } = onPipes(shell('sleep 0.5; echo go >&2; sha256sum'))
     const client = new TestClient()
     stdio.connect(client)
     const input = pattern(8_000_000)
     const sent = client.send(input)
-    assert.ok((await loopUse(exited)) < 0.5, 'the loop was busy while nobody read')
+    assert.ok((await loopTurns(client.stderr.until(3))) < 1000, 'the loop was busy while nobody read')
     await sent
     await stdio.outputEnded
+    assert.equal(await exited, 0)
     assert.ok(client.mostPending <= 65_536, `${client.mostPending} bytes were pending`)
     assert.equal(client.stdout.bytes.toString(), `${createHash('sha256').update(input).digest('hex')}  -\n`)
   })
@@ -128,14 +129,14 @@ describe('a process on pipes', () => {
     const { stdio } = onPipes(shell('n=0; while IFS= read -r l; do n=$((n+1)); done; echo end $n'))
     const client = new TestClient()
     stdio.connect(client)
-    await client.send(`${'y'.repeat(199)}\n`.repeat(5000), { piece: 1777 })
+    await client.send(`${'y'.repeat(199)}\n`.repeat(1000), { piece: 1777 })
     await stdio.outputEnded
-    assert.equal(client.stdout.bytes.toString(), 'end 5000\n')
+    assert.equal(client.stdout.bytes.toString(), 'end 1000\n')
   })
 
   for (const command of [['true'], ['head', '-c1']]) {
     test(`that does not want its input (${command.join(' ')}) ends quietly while the client sends`, async () => {
-      for (let run = 0; run < 20; run++) {
+      for (let run = 0; run < 10; run++) {
         const { stdio, exited, closed } = onPipes(command)
         const client = new TestClient()
         stdio.connect(client)
@@ -166,7 +167,7 @@ describe('a process on pipes', () => {
 
   test('leaves a child that holds its output: what it said is delivered, what comes later is not waited for', async () => {
     const { stdio, exited } = onPipes(
-      shell('(trap "" PIPE; sleep 1000; echo late) & echo $!; head -c 50000 /dev/zero'),
+      shell('(trap "" PIPE; exec sleep 60) & echo $!; head -c 50000 /dev/zero'),
     )
     const client = new TestClient({ stdout: new TestSink(true) })
     stdio.connect(client)
@@ -229,15 +230,17 @@ describe('a process on a terminal', () => {
   })
 
   test('that does not read holds a paste of 1 MiB back, without work for us, and gets every byte', async () => {
-    const { stdio, exited } = await onTerminal(shell('sleep 0.5; head -c 1048576 | md5sum'))
+    const { stdio, exited } = await onTerminal(shell('sleep 0.5; echo go; head -c 1048576 | md5sum'))
     const client = new TestClient()
     stdio.connect(client)
     const input = pattern(1_048_576)
     const sent = client.send(input, { piece: 1_048_576, end: false })
-    assert.ok((await loopUse(exited)) < 0.5, 'the loop was busy while nobody read')
+    assert.ok((await loopTurns(client.stdout.until(3))) < 1000, 'the loop was busy while nobody read')
     await sent
     await stdio.outputEnded
-    assert.equal(client.stdout.bytes.toString(), `${createHash('md5').update(input).digest('hex')}  -\n`)
+    assert.equal(await exited, 0)
+    stdio.close()
+    assert.equal(client.stdout.bytes.toString(), `go\n${createHash('md5').update(input).digest('hex')}  -\n`)
   })
 
   test('copies binary input exactly in raw mode', async () => {
@@ -250,6 +253,20 @@ describe('a process on a terminal', () => {
     assert.equal(await exited, 0)
     assertSame(client.stdout.bytes, input)
     assert.equal(client.stderr.ends, 0)
+    stdio.close()
+  })
+
+  test('that closes its terminal before it exits is not hung up for it', async () => {
+    const { stdio, exited, closed } = await onTerminal(
+      shell('echo bye; exec </dev/null >/dev/null 2>&1; sleep 0.1; exit 7'),
+    )
+    const client = new TestClient()
+    stdio.connect(client)
+    await stdio.outputEnded
+    assert.deepEqual([client.stdout.bytes.toString(), client.stdout.ends, closed], ['bye\n', 1, []])
+    assert.equal(await exited, 7)
+    stdio.finish()
+    assert.deepEqual([client.stdout.ends, closed], [1, ['terminal']])
   })
 
   test('gets the last of many sizes; those that no terminal has are ignored', async () => {
@@ -263,6 +280,8 @@ describe('a process on a terminal', () => {
     await stdio.outputEnded
     assert.equal(client.stdout.bytes.toString(), '57 203\n')
     client.resize(80, 24)
+    stdio.close()
+    client.resize(80, 25)
   })
 
   test('is told of a new size', async () => {
@@ -275,11 +294,12 @@ describe('a process on a terminal', () => {
     client.resize(100, 50)
     await stdio.outputEnded
     assert.equal(client.stdout.bytes.toString(), 'ready\n50 100\n')
+    stdio.close()
   })
 
   test('is hung up when its client vanishes, also one that is gone before it is joined', async () => {
     for (const early of [false, true]) {
-      const { stdio, exited, closed } = await onTerminal(['sleep', '1000'])
+      const { stdio, exited, closed } = await onTerminal(['sleep', '60'])
       const client = new TestClient()
       if (early) client.vanish()
       stdio.connect(client)
@@ -295,9 +315,10 @@ describe('a process on a terminal', () => {
     stdio.connect(client)
     await stdio.outputEnded
     await client.send(Buffer.alloc(100_000))
-    assert.deepEqual(closed, ['terminal'])
+    stdio.finish()
     stdio.finish()
     stdio.close()
+    assert.deepEqual(closed, ['terminal'])
   })
 })
 

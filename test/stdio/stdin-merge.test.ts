@@ -179,5 +179,21 @@ describe('merged input', () => {
     assert.ok(terminal.open)
     terminal.close()
     assert.ok(shared.closed)
+    assert.ok(!isOpen(master))
+  })
+
+  test('into a terminal that nobody has open any more is thrown away, and the merge lives on', async () => {
+    const { master, exited } = await startOnTerminal(['true'])
+    await exited
+    const merge = new StdinMerge({ fd: master, terminal: true })
+    const writer = merge.connect()
+    for (let i = 0; i < 3; i++) {
+      const drained = new Promise<void>((resolve) => (writer.onDrain = resolve))
+      if (!writer.write(Buffer.alloc(100_000))) await drained
+      assert.equal(writer.buffered, 0)
+    }
+    assert.equal(merge.closed, false)
+    merge.close()
+    closeSync(master)
   })
 })
