@@ -33,8 +33,8 @@ export class StreamCalls {
     const { pod, container } = this.#running('exec in', request.containerId)
     requireCommand(container.id, request.cmd)
     const { tty, stdin, stdout, stderr, cmd } = request
-    const monitor = await clientOf(pod)
-    return { url: await monitor.serveExec({ id: container.id, command: cmd, tty, stdin, stdout, stderr }) }
+    const session = { id: container.id, command: cmd, tty, stdin, stdout, stderr }
+    return { url: await askForUrl(pod, async (monitor) => await monitor.serveExec(session)) }
   }
 
   async attach(request: StreamFlags): Promise<{ url: string }> {
@@ -53,8 +53,8 @@ export class StreamCalls {
         `attach to container ${container.id}: tty is ${tty}, but it ${has}`,
       )
     }
-    const monitor = await clientOf(pod)
-    return { url: await monitor.serveAttach({ id: container.id, tty, stdin, stdout, stderr, stdinOnce }) }
+    const session = { id: container.id, tty, stdin, stdout, stderr, stdinOnce }
+    return { url: await askForUrl(pod, async (monitor) => await monitor.serveAttach(session)) }
   }
 
   async portForward(request: {
@@ -68,14 +68,12 @@ export class StreamCalls {
       throw new MonitorError('invalid-argument', `port-forward to pod ${pod.id}: ${wrong} is no port`)
     }
     const { net } = pod.record.namespaces
-    const monitor = await clientOf(pod)
-    return {
-      url: await monitor.servePortForward({
-        podSandboxId: pod.id,
-        ports: request.port,
-        ...(net === undefined ? {} : { netnsPath: net }),
-      }),
+    const session = {
+      podSandboxId: pod.id,
+      ports: request.port,
+      ...(net === undefined ? {} : { netnsPath: net }),
     }
+    return { url: await askForUrl(pod, async (monitor) => await monitor.servePortForward(session)) }
   }
 
   /** Runs a command to its end. When `gone` fires the monitor kills it. */
@@ -123,6 +121,17 @@ async function clientOf(pod: Pod): Promise<MonitorClient> {
     return await pod.monitor.client()
   } catch (error) {
     throw MonitorError.within(`pod ${pod.id}`, error, 'unavailable')
+  }
+}
+
+/** A URL that got lost starts nothing: when the monitor's server dies over the call, its successor is asked. */
+async function askForUrl(pod: Pod, ask: (monitor: MonitorClient) => Promise<string>): Promise<string> {
+  const monitor = await clientOf(pod)
+  try {
+    return await ask(monitor)
+  } catch (error) {
+    if (!(error instanceof MonitorError) || error.code !== 'unavailable') throw error
+    return await ask(monitor)
   }
 }
 
