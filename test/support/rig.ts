@@ -140,6 +140,12 @@ export class Rig {
     return pid
   }
 
+  /** Open sessions of a container, as the monitor counts them. */
+  async sessions(id: string): Promise<number> {
+    const containers = await this.client.listContainers()
+    return containers.find((container) => container.id === id)?.sessions ?? 0
+  }
+
   /** The exit code that was reported. */
   async exitCode(id: string, timeoutMs = 20_000): Promise<number> {
     await waitFor(`the exit file of ${id}`, () => existsSync(this.exitPath(id)), timeoutMs)
@@ -184,9 +190,13 @@ export class Rig {
 }
 
 /** Polls until it holds; fails, naming what was awaited, when it never does. */
-export async function waitFor(what: string, holds: () => boolean, timeoutMs = 10_000): Promise<void> {
+export async function waitFor(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+  timeoutMs = 10_000,
+): Promise<void> {
   const deadline = Date.now() + timeoutMs
-  while (!holds()) {
+  while (!(await holds())) {
     if (Date.now() > deadline) assert.fail(`waited ${timeoutMs} ms in vain for ${what}`)
     await sleep(10)
   }

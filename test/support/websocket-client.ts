@@ -70,6 +70,14 @@ export class WebSocketClient {
     this.#socket.send(Buffer.from([255, 0]))
   }
 
+  /** One message in several frames, with a ping between each two. */
+  sendInFrames(pieces: readonly Buffer[]): void {
+    for (const [i, piece] of pieces.entries()) {
+      if (i > 0) this.#socket.ping('between')
+      this.#socket.send(piece, { binary: true, fin: i === pieces.length - 1 })
+    }
+  }
+
   sendLast(bytes: string | Buffer): void {
     this.send(bytes)
     this.closeStdin()
