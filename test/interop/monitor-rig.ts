@@ -16,6 +16,8 @@ import { hostProgram, output, product, run } from './programs.ts'
 export interface RigOptions {
   readonly runtime?: 'runc' | 'crun'
   readonly env?: Readonly<Record<string, string>>
+  /** Where its directory is made; default: that of temporary files. */
+  readonly base?: string
 }
 
 /** A directory with a rootfs, the OCI runtime's state, one monitor, and its containers. */
@@ -39,7 +41,7 @@ export class MonitorRig {
   }
 
   static async start(options: RigOptions = {}): Promise<MonitorRig> {
-    const directory = await mkdtemp(join(tmpdir(), 'holdfast-rig-'))
+    const directory = await mkdtemp(join(options.base ?? tmpdir(), 'holdfast-rig-'))
     const runtimePath = hostProgram(options.runtime ?? 'runc')
     await makeRootfs(join(directory, 'rootfs'))
     const { pid, socketPath } = await startMonitor({

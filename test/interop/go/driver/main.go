@@ -43,11 +43,13 @@ func main() {
 		"forward":  func(args []string) { forward(one(args)) },  // bytes through a port-forward, lean client
 		"exec":     func(args []string) { execute(one(args)) },  // one session through client-go: our stdio is its
 		"hold":     func([]string) { hold() },                   // a session for each URL on stdin, until that ends
+		"first":    func([]string) { first() },                  // times to the first byte, of each line of stdin
+		"attach":   func(args []string) { attach(one(args)) },   // reads conmon's attach socket to its end
 		"target":   func([]string) { serveTarget() },            // the TCP server behind port-forwards
 		"table":    func([]string) { table() },                  // cases through client-go
 	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: driver transfer|echo|forward|exec|hold|target|table [flags] [URL]")
+		fmt.Fprintln(os.Stderr, "usage: driver transfer|echo|forward|exec|hold|first|attach|target|table [flags] [URL]")
 		flags.PrintDefaults()
 		os.Exit(2)
 	}

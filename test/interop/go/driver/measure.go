@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"os"
+	"os/exec"
 	"sort"
 	"strings"
 	"syscall"
@@ -147,6 +149,73 @@ func hold() {
 	for _, s := range sessions {
 		s.close()
 	}
+}
+
+// first answers each line of stdin with the milliseconds to the first byte of output: of a session, if the line is a
+// URL, else of a command, whose words are the line's.
+func first() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "http") {
+			fmt.Println(firstOfSession(lines.Text()))
+		} else {
+			fmt.Println(firstOfCommand(strings.Fields(lines.Text())))
+		}
+	}
+}
+
+func firstOfSession(address string) float64 {
+	begin := time.Now()
+	s, err := open(address, false)
+	check(err)
+	defer s.close()
+	took := 0.0
+	for {
+		channel, n, err := s.receive(nil)
+		if took == 0 && channel == fromStdout && n > 0 {
+			took = milliseconds(begin)
+		}
+		if took > 0 && (isEnd(err) || channel == fromError) {
+			return took
+		}
+		check(err)
+	}
+}
+
+func firstOfCommand(words []string) float64 {
+	c := exec.Command(words[0], words[1:]...)
+	out, err := c.StdoutPipe()
+	check(err)
+	begin := time.Now()
+	check(c.Start())
+	_, err = io.ReadFull(out, make([]byte, 1))
+	check(err)
+	took := milliseconds(begin)
+	io.Copy(io.Discard, out)
+	check(c.Wait())
+	return took
+}
+
+func milliseconds(begin time.Time) float64 { return float64(time.Since(begin).Nanoseconds()) / 1e6 }
+
+// attach reads conmon's attach socket, whose packets are a byte that names the stream and output, until the connection
+// or the container ends.
+func attach(path string) {
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	check(err)
+	fmt.Println("attached")
+	var total int64
+	packet := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(packet)
+		if n > 0 && packet[0] != 0 {
+			total += int64(n - 1)
+		}
+		if err != nil || n == 0 || packet[0] == 0 {
+			break
+		}
+	}
+	report(map[string]any{"bytes": total})
 }
 
 // ---- port-forward
