@@ -47,7 +47,11 @@ export async function createUnderConmon(options: {
     env: { ...process.env, _OCI_SYNCPIPE: '3' },
   })
   let answer = ''
-  for await (const chunk of child.stdio[3] as Readable) answer += String(chunk)
+  // One line; conmon itself keeps the pipe open.
+  for await (const chunk of child.stdio[3] as Readable) {
+    answer += String(chunk)
+    if (answer.includes('\n')) break
+  }
   const pid = /"pid":\s*(-?\d+)/.exec(answer)?.[1]
   if (pid === undefined || Number(pid) <= 0) throw new Error(`conmon did not create ${id}: ${answer}`)
   return { log, exitFile: join(exits, id), attachSocket: join(sockets, id, 'attach') }

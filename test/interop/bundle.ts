@@ -29,7 +29,7 @@ export async function makeRootfs(directory: string): Promise<void> {
 /** Writes a bundle's config.json; the rootfs is shared and read-only. */
 export async function makeBundle(bundle: string, rootfs: string, options: BundleOptions): Promise<void> {
   await mkdir(bundle, { recursive: true })
-  await writeFile(join(bundle, 'config.json'), JSON.stringify(config(rootfs, options)))
+  await writeFile(join(bundle, 'config.json'), JSON.stringify(config(bundle, rootfs, options)))
 }
 
 /** Files that an OCI runtime left in its state directory: empty when every container was deleted. */
@@ -37,7 +37,7 @@ export async function containersIn(runtimeRoot: string): Promise<string[]> {
   return existsSync(runtimeRoot) ? await readdir(runtimeRoot) : []
 }
 
-function config(rootfs: string, { args, terminal = false, network }: BundleOptions): object {
+function config(bundle: string, rootfs: string, { args, terminal = false, network }: BundleOptions): object {
   const namespaces: object[] = ['pid', 'ipc', 'uts', 'mount'].map((type) => ({ type }))
   if (network === undefined) namespaces.push({ type: 'network' })
   else if (network !== 'host') namespaces.push({ type: 'network', path: network })
@@ -63,6 +63,7 @@ function config(rootfs: string, { args, terminal = false, network }: BundleOptio
         options: ['nosuid', 'noexec', 'newinstance', 'ptmxmode=0666', 'mode=0620'],
       },
     ],
-    linux: { namespaces },
+    // Without it two containers of one name would share a cgroup.
+    linux: { namespaces, cgroupsPath: `/${bundle.slice(1).replaceAll('/', '-')}` },
   }
 }
