@@ -9,6 +9,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
 } from 'node:fs'
@@ -361,30 +362,25 @@ export async function eventually(what: string, look: () => boolean): Promise<voi
   }
 }
 
-let sanitized: Promise<string> | undefined
-
-/** The keeper built with ASan and UBSan, beside dist/bin so that it finds Node the same way. */
-export function sanitizedKeeper(): Promise<string> {
-  sanitized ??= buildSanitized()
-  return sanitized
-}
-
-async function buildSanitized(): Promise<string> {
+/**
+ * The keeper built another way, beside dist/bin so that it finds Node the same way: with sanitizers, or with a short
+ * back-off for tests that kill many servers.
+ */
+export async function buildKeeper(name: string, ...flags: string[]): Promise<string> {
   const source = join(repository, 'src/keeper')
-  const files = readdirSync(source).map((name) => join(source, name))
-  const binary = join(repository, 'dist/asan/holdfast-monitor')
+  const files = readdirSync(source).map((file) => join(source, file))
+  const binary = join(repository, `dist/${name}/holdfast-monitor`)
   const newest = Math.max(
     ...files.filter((file) => /\.[ch]$/.test(file)).map((file) => statSync(file).mtimeMs),
   )
   if (existsSync(binary) && statSync(binary).mtimeMs > newest) return binary
-  mkdirSync(join(repository, 'dist/asan'), { recursive: true })
-  const flags = ['-std=gnu11', '-O1', '-g', '-Wall', '-Wextra', '-Werror', '-fsanitize=address,undefined']
-  await promisify(execFile)('cc', [
-    ...flags,
-    '-fno-sanitize-recover=undefined',
-    ...files.filter((file) => file.endsWith('.c')),
-    '-o',
-    binary,
-  ])
+  mkdirSync(join(repository, `dist/${name}`), { recursive: true })
+  const warnings = ['-std=gnu11', '-Wall', '-Wextra', '-Werror']
+  const sources = files.filter((file) => file.endsWith('.c'))
+  await promisify(execFile)('cc', [...warnings, ...flags, ...sources, '-o', `${binary}.new`])
+  renameSync(`${binary}.new`, binary)
   return binary
 }
+
+/** ASan and UBSan: they find what the static build does not, and the other way round. */
+export const sanitizers = ['-O1', '-g', '-fsanitize=address,undefined', '-fno-sanitize-recover=undefined']
