@@ -62,13 +62,15 @@ function monitorPath(pod: string): string {
 }
 
 /** Not mkdir's `recursive`: on file systems like these it can try for ever. */
-async function makeGroups(mountpoint: string, path: string): Promise<void> {
+async function makeGroups(mountpoint: string, path: string, tries = 3): Promise<void> {
   let group = mountpoint
   for (const name of path.split('/').filter(Boolean)) {
     group = join(group, name)
     try {
       await mkdir(group)
     } catch (error) {
+      // The daemon of another state directory has just removed the empty one above.
+      if (isErrno(error, 'ENOENT') && tries > 1) return await makeGroups(mountpoint, path, tries - 1)
       if (!isErrno(error, 'EEXIST')) throw error
     }
   }
