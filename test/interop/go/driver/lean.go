@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/gorilla/websocket"
 	"github.com/moby/spdystream/spdy"
 )
 
@@ -65,47 +64,123 @@ func open(address string, withStdin bool) (session, error) {
 
 // ---- WebSocket
 
+// webSocketSession masks with a key of zeros: that spares the client the work, not the server.
 type webSocketSession struct {
-	*websocket.Conn
-	message []byte
+	conn    net.Conn
+	in      *bufio.Reader
+	frame   []byte
+	channel byte // of a message whose later frames are to come
 }
 
+// An unfragmented binary frame with a long length, a mask and the channel's byte.
+const webSocketHead = 2 + 2 + 4 + 1
+
 func openWebSocket(u *url.URL) (session, error) {
-	u.Scheme = "ws"
-	d := websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io"}, ReadBufferSize: 256 << 10, WriteBufferSize: 64 << 10}
-	c, response, err := d.Dial(u.String(), nil)
+	conn, err := net.Dial("tcp", u.Host)
 	if err != nil {
-		if response != nil {
-			err = fmt.Errorf("%w: %s", err, response.Status)
-		}
 		return nil, err
 	}
-	return &webSocketSession{c, make([]byte, 1+chunk)}, nil
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n", u.RequestURI(), u.Host)
+	s := &webSocketSession{conn: conn, in: bufio.NewReaderSize(conn, 256<<10), frame: make([]byte, webSocketHead+chunk)}
+	if err := upgraded(s.in); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// upgraded reads the answer to an upgrade request.
+func upgraded(in *bufio.Reader) error {
+	response, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
+		return fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
+	}
+	return nil
 }
 
 func (s *webSocketSession) send(p []byte) error {
-	s.message[0] = toStdin
-	return s.WriteMessage(websocket.BinaryMessage, s.message[:1+copy(s.message[1:], p)])
+	n := 1 + len(p)
+	head := webSocketHead
+	copy(s.frame[head:], p)
+	s.frame[head-1] = toStdin
+	start := 0
+	if n < 126 { // a short length has no room for more bytes
+		start = 2
+		s.frame[start], s.frame[start+1] = 0x82, 0x80|byte(n)
+	} else {
+		s.frame[0], s.frame[1] = 0x82, 0x80|126
+		binary.BigEndian.PutUint16(s.frame[2:], uint16(n))
+	}
+	clear(s.frame[head-5 : head-1])
+	_, err := s.conn.Write(s.frame[start : head+len(p)])
+	return err
 }
 
 func (s *webSocketSession) receive(keep []byte) (byte, int, error) {
-	_, r, err := s.NextReader()
-	if err != nil {
-		return 0, 0, err
+	for {
+		first, n, err := s.header()
+		if err != nil {
+			return 0, 0, err
+		}
+		switch opcode := first & 0xf; {
+		case opcode == 8:
+			text := make([]byte, min(n, 125))
+			io.ReadFull(s.in, text)
+			if n < 2 || binary.BigEndian.Uint16(text) != 1000 {
+				return 0, 0, fmt.Errorf("closed: %q", text)
+			}
+			return 0, 0, io.EOF
+		case opcode > 8: // ping or pong
+			_, err = s.in.Discard(n)
+		case n > 0:
+			if opcode != 0 {
+				s.channel, err = s.in.ReadByte()
+				n--
+			}
+			if err == nil {
+				err = take(s.in, keep, n)
+			}
+			return s.channel, n, err
+		}
+		if err != nil {
+			return 0, 0, err
+		}
 	}
-	var first [1]byte
-	if _, err := io.ReadFull(r, first[:]); err != nil {
-		return 0, 0, err
-	}
-	n, err := io.ReadFull(r, keep)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return first[0], n, nil
-	}
-	rest, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, make([]byte, 64<<10))
-	return first[0], n + int(rest), err
 }
 
-func (s *webSocketSession) close() { s.Conn.Close() }
+// header takes the head of the next frame.
+func (s *webSocketSession) header() (first byte, n int, err error) {
+	var head [8]byte
+	if _, err := io.ReadFull(s.in, head[:2]); err != nil {
+		return 0, 0, err
+	}
+	first, n = head[0], int(head[1]&0x7f)
+	if n == 126 {
+		_, err = io.ReadFull(s.in, head[:2])
+		n = int(binary.BigEndian.Uint16(head[:]))
+	} else if n == 127 {
+		_, err = io.ReadFull(s.in, head[:8])
+		n = int(binary.BigEndian.Uint64(head[:]))
+	}
+	return first, n, err
+}
+
+func (s *webSocketSession) close() { s.conn.Close() }
+
+// take reads n bytes, keeps the first ones and discards the others.
+func take(in *bufio.Reader, keep []byte, n int) error {
+	kept, err := io.ReadFull(in, keep[:min(n, len(keep))])
+	if err != nil {
+		return err
+	}
+	_, err = in.Discard(n - kept)
+	return err
+}
 
 // ---- SPDY
 
@@ -134,13 +209,8 @@ func openSPDY(u *url.URL, protocol string, streams []http.Header) (*spdyConnecti
 func (c *spdyConnection) start(u *url.URL, protocol string, streams []http.Header) error {
 	fmt.Fprintf(c.conn, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"+
 		"X-Stream-Protocol-Version: %s\r\n\r\n", u.RequestURI(), u.Host, protocol)
-	response, err := http.ReadResponse(c.in, nil)
-	if err != nil {
+	if err := upgraded(c.in); err != nil {
 		return err
-	}
-	if response.StatusCode != http.StatusSwitchingProtocols {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
-		return fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
 	}
 	var frames bytes.Buffer
 	framer, err := spdy.NewFramer(&frames, nil)
@@ -198,18 +268,11 @@ func (c *spdyConnection) data(keep []byte) (stream uint32, n int, err error) {
 		if kind == 7 {
 			return 0, 0, io.EOF
 		}
-		kept := 0
 		if kind == 0 {
-			kept, err = io.ReadFull(c.in, keep[:min(n, len(keep))])
-			if err != nil {
-				return 0, 0, err
-			}
+			return stream, n, take(c.in, keep, n)
 		}
-		if _, err := c.in.Discard(n - kept); err != nil {
+		if _, err := c.in.Discard(n); err != nil {
 			return 0, 0, err
-		}
-		if kind == 0 {
-			return stream, n, nil
 		}
 	}
 }

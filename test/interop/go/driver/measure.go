@@ -15,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/gorilla/websocket"
 )
 
 func ownCPU() float64 {
@@ -47,10 +45,6 @@ func pour(send func(p []byte) error) error {
 	return nil
 }
 
-func isEnd(err error) bool {
-	return err == io.EOF || websocket.IsCloseError(err, websocket.CloseNormalClosure)
-}
-
 // transfer ends with the session, which the process ends: it writes, or reads, *size bytes.
 func transfer(address string) {
 	s, err := open(address, *upload)
@@ -65,7 +59,7 @@ func transfer(address string) {
 		ended := false
 		for {
 			channel, n, err := s.receive(status[:])
-			if isEnd(err) && ended {
+			if err == io.EOF && ended {
 				break
 			}
 			if err != nil {
@@ -175,7 +169,7 @@ func firstOfSession(address string) float64 {
 		if took == 0 && channel == fromStdout && n > 0 {
 			took = milliseconds(begin)
 		}
-		if took > 0 && (isEnd(err) || channel == fromError) {
+		if took > 0 && (err == io.EOF || channel == fromError) {
 			return took
 		}
 		check(err)
