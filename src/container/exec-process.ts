@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { rmSync } from 'node:fs'
 import { DRAIN_GRACE_MS, VANISHED_KILL_MS } from '../base/limits.ts'
 import { withDeadline } from '../base/lifetime.ts'
-import type { ExitStatus, RemoteStdio } from '../base/remote-stdio.ts'
+import type { ExitStatus, RemoteStdio, TerminalSize } from '../base/remote-stdio.ts'
 import type { KeeperExit } from '../keeper/keeper-client.ts'
 import { ProcessStdio } from '../stdio/process-stdio.ts'
 import type { ContainerContext } from './context.ts'
@@ -21,6 +21,8 @@ export interface ExecRequest {
   readonly stdin: boolean
   readonly systemdCgroup: boolean
   readonly env: readonly (readonly [string, string])[]
+  /** What its client has said so far. */
+  readonly terminalSize?: () => TerminalSize | undefined
 }
 
 let lastExec = 0
@@ -81,6 +83,7 @@ export class ExecProcess {
         pidFile: record.pidFile,
         runtimePidFile: record.runtimePidFile,
         env: request.env,
+        ...(request.terminalSize === undefined ? {} : { terminalSize: request.terminalSize }),
         args: (consoleSocket) =>
           context.runtime.execArgs({
             id: request.containerId,

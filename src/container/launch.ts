@@ -4,7 +4,8 @@
 import { closeSync, readFileSync, rmSync } from 'node:fs'
 import { MonitorError, isErrno } from '../base/errors.ts'
 import { Closers, withDeadline } from '../base/lifetime.ts'
-import { pipe2, read, setNonblock } from '../native/addon.ts'
+import type { TerminalSize } from '../base/remote-stdio.ts'
+import { pipe2, read, setNonblock, setWinsize } from '../native/addon.ts'
 import { ConsoleSocket } from '../native/terminal.ts'
 import type { OciRunResult } from '../oci/oci-runtime.ts'
 import type { ContainerContext } from './context.ts'
@@ -25,6 +26,8 @@ export interface LaunchPlan {
   readonly pidFile: string
   readonly runtimePidFile: string
   readonly env: readonly (readonly [string, string])[]
+  /** The size that a new terminal gets as soon as it is here: its process may be about to look (case B32). */
+  readonly terminalSize?: () => TerminalSize | undefined
   args(consoleSocket: string | undefined): readonly string[]
 }
 
@@ -41,6 +44,8 @@ export interface Launched {
 const maxErrorBytes = 4096
 /** The terminal is on its way when the runtime has exited with 0. */
 const consoleGraceMs = 2000
+// oxlint-disable-next-line no-control-regex -- crun paints what it says on a terminal
+const colours = /\x1b\[[\d;]*m/g
 
 /** The process's descriptors; `theirs` are closed as soon as the runtime has them. */
 interface Ends {
@@ -135,22 +140,28 @@ async function run(
 ): Promise<number | undefined> {
   // A runtime that ends without sending the terminal ends the wait for it (cases B09, M05).
   const over = new AbortController()
-  const receiving = consoleSocket?.receive(over.signal)
+  const receiving = consoleSocket?.receive(over.signal).then((terminal) => {
+    const size = plan.terminalSize?.()
+    if (size !== undefined) setWinsize(terminal, size.height, size.width)
+    return terminal
+  })
   receiving?.catch(() => undefined)
-  const giveUp = (): void => {
-    over.abort()
-    receiving?.then(closeSync, () => undefined)
-  }
   try {
     const options = { runtimePidFile: plan.runtimePidFile, stdio: ends.stdio, env: plan.env }
     const result = await context.runtime.run(plan.args(consoleSocket?.path), options, ends.closeTheirs)
-    if (result.code !== 0) throw runtimeFailed(result, readComplaints(ends.complaints))
+    if (result.code !== 0) {
+      over.abort()
+      const complaints = readComplaints(ends.complaints)
+      // crun complains of a command on the command's own terminal.
+      throw runtimeFailed(result, complaints === '' ? await complaintsOnTerminal(receiving) : complaints)
+    }
     if (receiving === undefined) return undefined
     return await withDeadline(receiving, consoleGraceMs, () => {
       throw new MonitorError('internal', `${context.runtime.name} sent no terminal`)
     })
   } catch (error) {
-    giveUp()
+    over.abort()
+    receiving?.then(closeSync, () => undefined)
     throw error
   }
 }
@@ -164,11 +175,20 @@ function runtimeFailed(result: OciRunResult, complaints: string): MonitorError {
   )
 }
 
-/** What lies in the pipe, as valid text without control characters at its ends. */
+/** What lies in the pipe or terminal, as valid text without colours, and without white space at its ends. */
 function readComplaints(fd: number): string {
   const buffer = Buffer.alloc(maxErrorBytes)
   const length = read(fd, buffer)
-  return length <= 0 ? '' : buffer.toString('utf8', 0, length).trim()
+  return length <= 0 ? '' : buffer.toString('utf8', 0, length).replace(colours, '').trim()
+}
+
+async function complaintsOnTerminal(receiving: Promise<number> | undefined): Promise<string> {
+  try {
+    return receiving === undefined ? '' : readComplaints(await receiving)
+  } catch {
+    // There is no terminal: the runtime said nothing at all.
+    return ''
+  }
 }
 
 function readPidFile(plan: LaunchPlan): number {

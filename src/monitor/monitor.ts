@@ -223,12 +223,17 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
   async exec(session: ExecSession, stdio: RemoteStdio): Promise<ExitStatus> {
     this.#beforeStart()
     const container = this.containers.running(session.containerId, `exec in container ${session.containerId}`)
+    let terminalSize: TerminalSize | undefined
+    stdio.onResize((size) => {
+      terminalSize = size
+    })
     const process = await container.exec({
       kind: 'stream',
       command: session.command,
       terminal: session.tty,
       stdin: session.stdin,
       env: [],
+      terminalSize: () => terminalSize,
     })
     process.connect(stdio)
     return process.finished
