@@ -33,7 +33,7 @@ const probeIntervalMs = 1000
 /** A client that still sends after our close is alive and may still be reading; it gets at most this. */
 const maxLingerMs = 120_000
 /** Answers to pings and bad streams that a client may leave unread. */
-const maxUnreadAnswerBytes = 1024 * 1024
+const maxUnreadAnswerBytes = 64 * 1024
 /** Small payloads are copied behind their header: cheaper than a system call with two parts. */
 export const maxCopiedBytes = 1024
 

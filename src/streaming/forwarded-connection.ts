@@ -2,8 +2,8 @@
 // and every way in which the two can end (streaming.md §5.1).
 
 import type { Socket } from 'node:net'
-import { messageOf, MonitorError } from '../base/errors.ts'
-import { DIAL_TIMEOUT_MS, HALF_CLOSED_QUIET_MS } from '../base/limits.ts'
+import { messageOf } from '../base/errors.ts'
+import { DIAL_TIMEOUT_MS, HALF_CLOSED_QUIET_MS, SOCKET_HIGH_WATER_BYTES } from '../base/limits.ts'
 import { ChunkQueue } from './chunk-queue.ts'
 import type { Clock, Timer } from './clock.ts'
 import type { SpdyStream } from './spdy-connection.ts'
@@ -14,6 +14,8 @@ export interface ForwardOwner {
   /** For messages. */
   readonly podSandboxId: string
   dial(port: number, signal: AbortSignal): Promise<Socket>
+  /** What is written in `write` leaves in one system call. */
+  corked(write: () => void): void
   /** The pod has not taken this many bytes yet. */
   account(forward: ForwardedConnection, bytes: number): void
   /** The client has room again: `resume` is called when it is this connection's turn. */
@@ -63,7 +65,9 @@ export class ForwardedConnection {
         end: () => this.#clientEnd(),
         reset: () => this.#end(),
       }
-      stream.onDrain = () => this.#owner.takeTurn(this)
+      stream.onDrain = () => {
+        if (this.#paused) this.#owner.takeTurn(this)
+      }
     }
     if (kind === 'data' || this.#port === 0) this.#port = port
     if (this.#errorStream !== undefined && this.#dataStream !== undefined) void this.#connect()
@@ -172,7 +176,9 @@ export class ForwardedConnection {
 
   #fromPod(chunk: Buffer): void {
     this.#lastPodData = this.#owner.clock.now()
-    if (this.#dataStream?.write(chunk) !== false) return
+    const stream = this.#dataStream
+    // The chunk is nobody else's, so the stream may keep it; only the amount matters.
+    if (stream === undefined || stream.write(chunk) || stream.buffered <= SOCKET_HIGH_WATER_BYTES) return
     this.#paused = true
     this.#socket?.pause()
   }
@@ -182,8 +188,10 @@ export class ForwardedConnection {
    * may go on sending; when both sides have ended the socket closes by itself.
    */
   #podEnd(): void {
-    this.#dataStream?.end()
-    this.#errorStream?.end()
+    this.#owner.corked(() => {
+      this.#dataStream?.end()
+      this.#errorStream?.end()
+    })
   }
 
   #break(): void {
@@ -214,8 +222,8 @@ export class ForwardedConnection {
   #finish(): void {
     this.#over = true
     this.#timer?.cancel()
-    this.#dialing.abort(new MonitorError('canceled', 'the client has closed the connection'))
-    this.#socket?.destroy()
+    if (this.#socket === undefined) this.#dialing.abort()
+    else this.#socket.destroy()
     this.#queue.takeAll()
     this.#owner.account(this, 0)
     if (this.#dataStream !== undefined) this.#dataStream.onDrain = undefined

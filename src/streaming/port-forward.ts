@@ -92,6 +92,10 @@ export class PortForward implements SpdyOwner, ForwardOwner {
     return await this.#options.backend.dial(this.#options.session, port, signal)
   }
 
+  corked(write: () => void): void {
+    this.#connection.corked(write)
+  }
+
   account(forward: ForwardedConnection, bytes: number): void {
     this.#pendingBytes += bytes - forward.accounted
     forward.accounted = bytes

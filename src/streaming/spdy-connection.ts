@@ -50,8 +50,10 @@ export interface SpdyConnectionOptions {
   readonly maxStreams: number
 }
 
-/** Header bytes that one read may inflate to: real ones are a few dozen per stream, more is meant to stall us. */
-const maxInflatedPerRead = 1024 * 1024
+/** What one turn of the loop may cost: a chunk of tiny frames is read in several turns. */
+const maxFramesPerTurn = 256
+/** Header bytes that they may inflate to: real ones are a few dozen per stream, more is meant to stall us. */
+const maxInflatedPerTurn = 1024 * 1024
 
 /** Our pings are even; their answers mean nothing. */
 const probePingId = 2
@@ -63,6 +65,7 @@ export class SpdyConnection implements SpdyFrameListener {
   readonly #reader = new SpdyReader(this)
   readonly #inflater: HeaderInflater
   readonly #streams = new Map<number, SpdyStream>()
+  #inflatedLimit = 0
   #lastStreamId = 0
   #replied = false
   #goneAway = false
@@ -85,7 +88,7 @@ export class SpdyConnection implements SpdyFrameListener {
   /** Starts reading; `head` came with the request. */
   start(head: Buffer): void {
     if (head.length > 0) this.#read(head)
-    this.client.socket.on('data', (chunk: Buffer) => this.#read(chunk))
+    this.client.socket.on('data', this.#read)
   }
 
   get streams(): number {
@@ -128,7 +131,7 @@ export class SpdyConnection implements SpdyFrameListener {
   }
 
   onSynStream(streamId: number, flags: number, block: Buffer): void {
-    const headers = parseHeaders(this.#inflater.inflate(block))
+    const headers = parseHeaders(this.#inflate(block))
     if (this.#goneAway) return
     if (streamId % 2 === 0 || streamId <= this.#lastStreamId) {
       return this.#answer(rstStreamFrame(streamId, rstStatus.protocolError))
@@ -147,7 +150,7 @@ export class SpdyConnection implements SpdyFrameListener {
   }
 
   onOtherBlock(block: Buffer): void {
-    this.#inflater.inflate(block)
+    this.#inflate(block)
   }
 
   onReset(streamId: number): void {
@@ -198,17 +201,40 @@ export class SpdyConnection implements SpdyFrameListener {
     if (this.#goneAway && this.#streams.size === 0) this.close()
   }
 
-  #read(chunk: Buffer): void {
-    const inflatedBefore = this.#inflater.inflatedBytes
+  /** Reads a chunk in as many turns of the loop as it needs; meanwhile no other comes. */
+  readonly #read = (chunk: Buffer): void => {
+    const taken = this.#readTurn(chunk)
+    if (taken === chunk.length) return this.client.release('turn')
+    this.client.hold('turn')
+    setImmediate(() => {
+      if (!this.client.dead) this.#read(chunk.subarray(taken))
+    })
+    return undefined
+  }
+
+  #inflate(block: Buffer): Buffer {
+    const plain = this.#inflater.inflate(block)
+    if (this.#inflater.inflatedBytes > this.#inflatedLimit) {
+      throw new MonitorError('resource-exhausted', 'read SPDY frame: too many headers')
+    }
+    return plain
+  }
+
+  /** Returns the bytes taken. */
+  #readTurn(chunk: Buffer): number {
+    this.#inflatedLimit = this.#inflater.inflatedBytes + maxInflatedPerTurn
+    const { socket } = this.client
+    // The answers to many frames in one chunk leave together.
+    socket.cork()
     try {
-      this.#reader.read(chunk)
-      if (this.#inflater.inflatedBytes - inflatedBefore > maxInflatedPerRead) {
-        throw new MonitorError('resource-exhausted', 'read SPDY frame: too many headers')
-      }
+      return this.#reader.read(chunk, maxFramesPerTurn)
     } catch {
       // A client that speaks something else gets a goaway; its session ends as if it had gone.
       this.close(goAwayStatus.protocolError)
       this.client.abandon()
+      return chunk.length
+    } finally {
+      socket.uncork()
     }
   }
 }

@@ -59,6 +59,8 @@ export class SpdyReader {
   #dataLeft = 0
   #inData = false
   #stopped = false
+  /** Frames that may still be begun in this call of read(). */
+  #framesLeft = 0
 
   constructor(listener: SpdyFrameListener) {
     this.#listener = listener
@@ -70,11 +72,16 @@ export class SpdyReader {
     this.#control = undefined
   }
 
-  /** Throws a MonitorError at the first frame that is malformed; the reader is then stopped. */
-  read(chunk: Buffer): void {
+  /**
+   * Reads a chunk, or its part up to the frame that is one too many; returns the bytes taken. Throws a MonitorError at
+   * the first frame that is malformed; the reader is then stopped.
+   */
+  read(chunk: Buffer, maxFrames = Infinity): number {
+    this.#framesLeft = maxFrames
     let offset = 0
     try {
       while (offset < chunk.length && !this.#stopped) {
+        if (this.#framesLeft === 0 && !this.#inData && this.#control === undefined) return offset
         if (this.#inData) offset = this.#readData(chunk, offset)
         else if (this.#control !== undefined) offset = this.#readControl(chunk, offset, this.#control)
         else offset = this.#readHeader(chunk, offset)
@@ -83,6 +90,7 @@ export class SpdyReader {
       this.stop()
       throw error
     }
+    return chunk.length
   }
 
   #readHeader(chunk: Buffer, offset: number): number {
@@ -98,6 +106,7 @@ export class SpdyReader {
 
   /** Returns the offset in `chunk` after what was taken. */
   #startFrame(header: Buffer, at: number, chunk: Buffer, offset: number): number {
+    this.#framesLeft--
     const first = header.readUInt32BE(at)
     const second = header.readUInt32BE(at + 4)
     const length = second & 0xffffff

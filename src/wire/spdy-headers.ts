@@ -14,13 +14,16 @@ import { spdyDictionary, spdyDictionaryId } from './spdy-dictionary.ts'
 /** Z_SYNC_FLUSH: what is there is all there is, for now. */
 const syncFlush = 2
 const windowBytes = 32 * 1024
+const minWindowBytes = 2 * 1024
 /** CMF and FLG of a zlib stream, and the dictionary's id. */
 const zlibHeaderBytes = 6
 
 /** Inflates the blocks of one direction of one connection, in their order, every one of them. */
 export class HeaderInflater {
   readonly #inflate: typeof inflateRawSync
+  /** The last output, at most windowBytes of it, ends at #windowEnd; what is before it is of no use any more. */
   #window = spdyDictionary
+  #windowEnd = spdyDictionary.length
   #started = false
   #inflatedBytes = 0
 
@@ -44,7 +47,7 @@ export class HeaderInflater {
     let plain: Buffer
     try {
       plain = this.#inflate(deflated, {
-        dictionary: this.#window,
+        dictionary: this.#window.subarray(Math.max(0, this.#windowEnd - windowBytes), this.#windowEnd),
         finishFlush: syncFlush,
         maxOutputLength: MAX_SPDY_CONTROL_BYTES,
         chunkSize: 1024,
@@ -53,9 +56,21 @@ export class HeaderInflater {
       throw new MonitorError('invalid-argument', 'inflate header block', { cause: error })
     }
     this.#inflatedBytes += plain.length
-    const window = Buffer.concat([this.#window, plain])
-    this.#window = window.length > windowBytes ? window.subarray(window.length - windowBytes) : window
+    this.#remember(plain)
     return plain
+  }
+
+  /** Grows with what a connection needs, a few kilobytes for most; copies are rare, so blocks cost no garbage. */
+  #remember(plain: Buffer): void {
+    const added = plain.subarray(-windowBytes)
+    if (this.#windowEnd + added.length > this.#window.length || this.#window === spdyDictionary) {
+      const kept = this.#window.subarray(Math.max(0, this.#windowEnd - windowBytes), this.#windowEnd)
+      const needed = kept.length + added.length
+      const larger = Buffer.allocUnsafeSlow(Math.max(minWindowBytes, Math.min(2 * needed, 2 * windowBytes)))
+      this.#windowEnd = kept.copy(larger)
+      this.#window = larger
+    }
+    this.#windowEnd += added.copy(this.#window, this.#windowEnd)
   }
 }
 

@@ -152,6 +152,18 @@ for (const [name, hex] of [
   })
 }
 
+test('takes as many frames of a chunk as it is told, and whole payloads', () => {
+  const chunk = bytes(
+    '80030006 00000004 00000001 00000003 00000003 616263 80030006 00000004 00000003 00000003',
+  )
+  const recorder = new Recorder()
+  assert.equal(recorder.reader.read(chunk, 2), 12 + 11)
+  assert.deepEqual(recorder.read(), ['ping 1', 'data 3 616263'])
+  assert.equal(recorder.reader.read(chunk.subarray(23), 1), 12)
+  assert.equal(recorder.reader.read(chunk.subarray(35), 1), 4)
+  assert.deepEqual(recorder.read(bytes('01000000')), ['ping 1', 'data 3 616263', 'ping 3', 'fin 3'])
+})
+
 test('stops where its listener throws, and when it is told to', () => {
   const recorder = new Recorder()
   recorder.onPing = () => {

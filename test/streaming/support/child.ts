@@ -3,7 +3,6 @@
 import { fork, type ChildProcess, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import type { TestContext } from 'node:test'
 import type { Session } from '../../../src/streaming/session.ts'
 import type { Measure, Order } from './child-server.ts'
 
@@ -11,7 +10,7 @@ export class ChildServer {
   readonly process: ChildProcess
   #last: Promise<unknown> = Promise.resolve()
 
-  constructor(context: TestContext, fds: readonly number[] = []) {
+  constructor(context: { after(close: () => Promise<void>): void }, fds: readonly number[] = []) {
     const stdio: StdioOptions = ['ignore', 'inherit', 'inherit', 'ipc', ...fds]
     const script = join(import.meta.dirname, 'child-server.js')
     this.process = fork(script, { stdio, execArgv: ['--expose-gc'] })
