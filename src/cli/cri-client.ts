@@ -156,10 +156,10 @@ export class CriClient {
 
   #explain(error: ServiceError): MonitorError {
     const code = errorCodes[error.code] ?? 'internal'
-    const text =
-      code === 'unavailable'
-        ? `no holdfastd answers at ${this.#endpoint} (${error.details}); start it, or name its socket with --endpoint or HOLDFAST_ENDPOINT`
-        : error.details
+    if (code !== 'unavailable') return new MonitorError(code, error.details, { cause: error })
+    // Of grpc-js's paragraph only what the system said.
+    const why = /connect E\w+/.exec(error.details)?.[0] ?? error.details
+    const text = `no holdfastd answers at ${this.#endpoint} (${why}); start it, or name its socket with --endpoint or HOLDFAST_ENDPOINT`
     return new MonitorError(code, text, { cause: error })
   }
 }

@@ -3,6 +3,7 @@
 import type { FoundContainer } from '../client/pod-lookup.ts'
 import { UsageError, type CommandSpec, type ParsedCommand } from './command-line.ts'
 import { stateOption, statePaths, theContainer, withMonitor, type CommandContext } from './context.ts'
+import { exitCodeWithin } from './container-exit.ts'
 import { parseDetachKeys } from './detach-keys.ts'
 import { interact } from './interactive.ts'
 import { conclude } from './session-end.ts'
@@ -33,9 +34,13 @@ export const attachSpec: CommandSpec = {
   },
   positionals: [1, 1],
   notes: [
-    'Ends when the container ends or, by the detach keys, with 0; 121 if the session broke; 125 if there was none.',
+    "Exits with the container's exit code; with 0 after the detach keys, or when stdin ends and the container does",
+    'not; 121 if the session broke; 125 if there was none.',
   ],
 }
+
+/** How long after an attach session the container's exit may be told. */
+const EXIT_NEWS_MS = 1_000
 
 /** Runs `exec`. */
 export async function execCommand(parsed: ParsedCommand, context: CommandContext): Promise<number> {
@@ -62,6 +67,8 @@ export async function attachCommand(parsed: ParsedCommand, context: CommandConte
   const url = await attachUrl(found, stdin)
   const tty = found.container.terminal
   const end = await interact({ url, stdin, tty, detachKeys, redraw: tty }, context)
+  // Success is also the answer to the end of our input; then the container runs on.
+  if (end.kind === 'success') return (await exitCodeWithin(found, EXIT_NEWS_MS)) ?? 0
   return conclude(end, `attach ${name}`, context.say)
 }
 

@@ -28,63 +28,87 @@ export interface Interaction {
   readonly detachKeys: Buffer
   /** Make what runs there paint its screen anew. */
   readonly redraw: boolean
-  /** Runs when the session is open, before any input is sent; a rejection ends it. */
+  /** Runs when the session is open, before input is sent; a rejection ends it. */
   readonly whenOpen?: () => Promise<void>
 }
 
 /** Runs the session to its end. The terminal is as it was when this returns or throws. */
 export async function interact(interaction: Interaction, local: LocalStdio): Promise<SessionEnd> {
-  const session = await WebSocketSession.open(interaction.url, local)
-  let terminal: LocalTerminal | undefined
+  let session: WebSocketSession | undefined
   let stopInput = (): void => {}
-  let detached = false
-  let goodbye: NodeJS.Timeout | undefined
-  const detach = (): void => {
-    detached = true
-    // To the server the end of a terminal's input means detach; it answers with the end of the session.
-    session.endInput()
-    goodbye = setTimeout(() => session.hangUp(), DETACH_MS)
-  }
+  // Raw before there is a session: its size can then be sent at once, and nothing is painted in the wrong mode.
+  const terminal = openTerminal(interaction, local, (size) => session?.resize(size))
   try {
+    const opened = await WebSocketSession.open(interaction.url, local)
+    session = opened
+    if (terminal?.size !== undefined) announce(opened, terminal.size, interaction.redraw)
     await interaction.whenOpen?.()
-    if (interaction.tty && interaction.stdin && local.stdin instanceof ReadStream) {
-      const screen = [local.stdout, local.stderr].find((stream) => stream instanceof WriteStream)
-      terminal = new LocalTerminal(local.stdin, screen, (size) => session.resize(size))
-      if (terminal.size !== undefined) announce(session, terminal.size, interaction.redraw)
-    }
-    const keys = new DetachKeys(
-      terminal === undefined ? Buffer.alloc(0) : interaction.detachKeys,
-      (bytes) => {
-        if (!session.sendInput(bytes)) local.stdin.pause()
-      },
-      detach,
-    )
-    if (interaction.stdin) stopInput = passInput(session, local.stdin, keys)
-    const end = await session.ended
-    return detached ? { kind: 'detached' } : end
+    if (!interaction.stdin) return await opened.ended
+    const input = new Input(opened, local.stdin, terminal === undefined ? noKeys : interaction.detachKeys)
+    stopInput = () => input.stop()
+    const end = await opened.ended
+    return input.detached ? { kind: 'detached' } : end
   } finally {
-    clearTimeout(goodbye)
     stopInput()
     terminal?.restore()
-    session.hangUp()
+    session?.hangUp()
   }
 }
 
-/** Sends stdin to the session; returns what stops it. */
-function passInput(session: WebSocketSession, stdin: Readable, keys: DetachKeys): () => void {
-  const onData = (chunk: Buffer): void => keys.write(chunk)
-  const onEnd = (): void => {
-    keys.flush()
-    session.endInput()
+const noKeys = Buffer.alloc(0)
+
+/** The terminal in front of us, where one end is a terminal and the other types. */
+function openTerminal(
+  { tty, stdin }: Interaction,
+  local: LocalStdio,
+  onResize: (size: TerminalSize) => void,
+): LocalTerminal | undefined {
+  if (!tty || !stdin || !(local.stdin instanceof ReadStream)) return undefined
+  const screen = [local.stdout, local.stderr].find((stream) => stream instanceof WriteStream)
+  return new LocalTerminal(local.stdin, screen, onResize)
+}
+
+/** stdin on its way to the session, but for the detach keys. */
+class Input {
+  readonly #session: WebSocketSession
+  readonly #stdin: Readable
+  readonly #keys: DetachKeys
+  #goodbye: NodeJS.Timeout | undefined
+  detached = false
+
+  constructor(session: WebSocketSession, stdin: Readable, detachKeys: Buffer) {
+    this.#session = session
+    this.#stdin = stdin
+    this.#keys = new DetachKeys(detachKeys, this.#send, this.#detach)
+    session.onDrain = () => stdin.resume()
+    // An error of stdin is its end: a terminal that is gone gives EIO.
+    stdin.on('data', this.#typed).on('end', this.#ended).on('error', this.#ended)
   }
-  session.onDrain = () => stdin.resume()
-  // An error of stdin is its end: a terminal that is gone gives EIO.
-  stdin.on('data', onData).on('end', onEnd).on('error', onEnd)
-  return () => {
-    session.onDrain = undefined
-    stdin.off('data', onData).off('end', onEnd)
-    // Neither holds the process up any more nor eats what the shell is to read next.
-    stdin.pause()
+
+  /** Takes no more: what is not read yet is for whoever reads stdin next. */
+  stop(): void {
+    clearTimeout(this.#goodbye)
+    this.#session.onDrain = undefined
+    this.#stdin.off('data', this.#typed).off('end', this.#ended)
+    this.#stdin.pause()
+  }
+
+  readonly #typed = (chunk: Buffer): void => this.#keys.write(chunk)
+
+  readonly #send = (bytes: Buffer): void => {
+    if (!this.#session.sendInput(bytes)) this.#stdin.pause()
+  }
+
+  readonly #ended = (): void => {
+    this.#keys.flush()
+    this.#session.endInput()
+  }
+
+  /** To the server the end of a terminal's input means detach; it answers with the end of the session. */
+  readonly #detach = (): void => {
+    this.detached = true
+    this.#session.endInput()
+    this.#goodbye = setTimeout(() => this.#session.hangUp(), DETACH_MS)
   }
 }
 

@@ -1,6 +1,7 @@
 // The terminal in front of which a person sits: raw mode while a session lasts, its size, and its settings back on
 // every way out, signals included.
 
+import { spawnSync } from 'node:child_process'
 import type { ReadStream, WriteStream } from 'node:tty'
 import type { TerminalSize } from '../base/remote-stdio.ts'
 
@@ -18,7 +19,7 @@ export class LocalTerminal {
     this.#input = input
     this.#output = output
     this.#onResize = onResize
-    input.setRawMode(true)
+    this.#makeRaw()
     process.on('exit', this.#restore)
     process.on('SIGWINCH', this.#resized)
     process.on('SIGCONT', this.#continued)
@@ -34,6 +35,12 @@ export class LocalTerminal {
   /** Gives the terminal back as it was. */
   restore(): void {
     this.#restore()
+  }
+
+  #makeRaw(): void {
+    this.#input.setRawMode(true)
+    // Node's raw mode makes CR LF of every LF; programs that paint the screen mean LF alone. Without stty it stays so.
+    spawnSync('stty', ['-opost'], { stdio: [this.#input, 'ignore', 'ignore'] })
   }
 
   readonly #restore = (): void => {
@@ -55,7 +62,7 @@ export class LocalTerminal {
   /** Another program may have changed the settings while we were stopped; off and on sets ours again. */
   readonly #continued = (): void => {
     this.#input.setRawMode(false)
-    this.#input.setRawMode(true)
+    this.#makeRaw()
     this.#resized()
   }
 

@@ -1,12 +1,10 @@
 // `holdfast logs`: prints a container's CRI log file. Neither the daemon nor the monitor is asked.
 
 import { once } from 'node:events'
-import { stat } from 'node:fs/promises'
 import type { Writable } from 'node:stream'
 import { MonitorError } from '../base/errors.ts'
-import type { FoundContainer } from '../client/pod-lookup.ts'
-import { readContainerRecord } from '../client/pod-state.ts'
 import { numberOf, type CommandSpec, type ParsedCommand } from './command-line.ts'
+import { hasEnded } from './container-exit.ts'
 import { readContainerLog, type LogEntry } from './container-log.ts'
 import { stateOption, statePaths, theContainer, type CommandContext } from './context.ts'
 import type { SessionOutput } from './websocket-session.ts'
@@ -37,14 +35,6 @@ export async function logsCommand(parsed: ParsedCommand, context: CommandContext
   return 0
 }
 
-/** True when the container's exit has been reported: its log is whole by then. */
-export async function hasEnded({ container, podPaths }: FoundContainer): Promise<boolean> {
-  const paths = podPaths.container(container.id)
-  if (await isThere(paths.exitFile)) return true
-  const record = await readContainerRecord(paths.record)
-  return record.kind !== 'record' || record.record.state === 'exited'
-}
-
 /** Log entries as the container wrote them: parts of a line joined, stderr to stderr. */
 export class LogPrinter {
   readonly #output: SessionOutput
@@ -71,8 +61,4 @@ export class LogPrinter {
 
 async function writeAll(to: Writable, bytes: Buffer): Promise<void> {
   if (bytes.length > 0 && !to.write(bytes)) await once(to, 'drain')
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => undefined)) !== undefined
 }

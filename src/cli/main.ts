@@ -11,6 +11,7 @@ import { logsCommand, logsSpec } from './logs-command.ts'
 import { portForwardCommand, portForwardSpec } from './port-forward-command.ts'
 import { psCommand, psSpec, rmCommand, rmSpec } from './ps-command.ts'
 import { runCommand, runSpec } from './run-command.ts'
+import { readable } from './session-end.ts'
 
 const specs: Readonly<Record<string, CommandSpec>> = {
   run: runSpec,
@@ -69,7 +70,7 @@ export async function main(
     }
     return await command(parsed, context)
   } catch (error) {
-    context.say(`error: ${messageOf(error)}`)
+    context.say(`error: ${readable(messageOf(error))}`)
     if (!(error instanceof UsageError)) return EXIT_FAILED
     context.say(`try: holdfast ${name} --help`)
     return EXIT_USAGE

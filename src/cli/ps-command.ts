@@ -3,13 +3,14 @@
 
 import { rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { isErrno, MonitorError } from '../base/errors.ts'
-import { readPods } from '../client/pod-lookup.ts'
+import { isErrno, messageOf, MonitorError } from '../base/errors.ts'
+import { oneBeginningWith, readPods } from '../client/pod-lookup.ts'
 import type { StatePaths } from '../client/pod-state.ts'
 import type { CommandSpec, ParsedCommand } from './command-line.ts'
 import { endpointOf, endpointOption, shortId, stateOption, statePaths, withMonitor } from './context.ts'
 import type { CommandContext } from './context.ts'
 import { CriClient } from './cri-client.ts'
+import { EXIT_FAILED } from './exit-codes.ts'
 import { formatAge, formatTable } from './table.ts'
 
 export const psSpec: CommandSpec = {
@@ -79,22 +80,30 @@ export async function psCommand(parsed: ParsedCommand, context: CommandContext):
 /** Runs `rm`. */
 export async function rmCommand(parsed: ParsedCommand, context: CommandContext): Promise<number> {
   const cri = await CriClient.connect(endpointOf(parsed, context.env))
+  let code = 0
   try {
     for (const wanted of parsed.positionals) {
-      const pods = await cri.listPods()
-      const pod =
-        pods.find(({ id, metadata }) => id === wanted || metadata.name === wanted) ??
-        onlyOne(
-          wanted,
-          pods.filter(({ id }) => wanted !== '' && id.startsWith(wanted)),
-        )
-      await removePod(cri, pod.id, statePaths(parsed, context.env))
-      context.stdout.write(`${pod.id}\n`)
+      try {
+        const id = await podIdOf(cri, wanted)
+        await removePod(cri, id, statePaths(parsed, context.env))
+        context.stdout.write(`${id}\n`)
+      } catch (error) {
+        if (error instanceof MonitorError && error.code === 'unavailable') throw error
+        // The others are removed all the same.
+        context.say(`error: remove pod ${wanted}: ${messageOf(error)}`)
+        code = EXIT_FAILED
+      }
     }
   } finally {
     cri.close()
   }
-  return 0
+  return code
+}
+
+async function podIdOf(cri: CriClient, wanted: string): Promise<string> {
+  const pods = await cri.listPods()
+  const exact = pods.find(({ id, metadata }) => id === wanted || metadata.name === wanted)
+  return (exact ?? oneBeginningWith('pod', wanted, pods, ({ id }) => id)).id
 }
 
 /** Stops and removes a pod, and the directory of logs that `holdfast run` made for it. */
@@ -110,14 +119,6 @@ export async function removePod(cri: CriClient, podId: string, paths: StatePaths
 /** Where `holdfast run` puts logs: a pod's directory belongs to whoever made the pod. */
 export function logRoot(paths: StatePaths): string {
   return join(paths.root, 'logs')
-}
-
-function onlyOne<T>(wanted: string, pods: readonly T[]): T {
-  const [pod] = pods
-  if (pod === undefined) throw new MonitorError('not-found', `pod ${wanted} not found`)
-  if (pods.length > 1)
-    throw new MonitorError('invalid-argument', `pod ${wanted} is ambiguous: ${pods.length} ids begin so`)
-  return pod
 }
 
 async function rowsFromDaemon(endpoint: string): Promise<Row[]> {

@@ -2,13 +2,12 @@
 // attach, before it starts; else from its log, which loses nothing to a slow reader) and its exit code is ours.
 
 import { randomBytes, randomUUID } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf, MonitorError } from '../base/errors.ts'
 import type { FoundContainer } from '../client/pod-lookup.ts'
-import { readContainerRecord, type StatePaths } from '../client/pod-state.ts'
+import type { StatePaths } from '../client/pod-state.ts'
 import { UsageError, type CommandSpec, type ParsedCommand } from './command-line.ts'
+import { exitCodeWithin, hasEnded } from './container-exit.ts'
 import { readContainerLog } from './container-log.ts'
 import { endpointOf, endpointOption, stateOption, statePaths, theContainer } from './context.ts'
 import type { CommandContext } from './context.ts'
@@ -16,9 +15,9 @@ import { CriClient, type CriContainerConfig, type CriPodConfig } from './cri-cli
 import { parseDetachKeys } from './detach-keys.ts'
 import { attachUrl, requireTerminal } from './exec-command.ts'
 import { interact } from './interactive.ts'
-import { hasEnded, LogPrinter } from './logs-command.ts'
+import { LogPrinter } from './logs-command.ts'
 import { logRoot, removePod } from './ps-command.ts'
-import { conclude } from './session-end.ts'
+import { conclude, exitCodeOfFailure, readable } from './session-end.ts'
 
 /** The image that is always there. */
 const BUILT_IN_IMAGE = 'busybox'
@@ -40,8 +39,8 @@ export const runSpec: CommandSpec = {
   commandAfter: 0,
   positionals: [0, 0],
   notes: [
-    "Exits with the command's exit code; 125 if it could not be started; 121 if the session broke. After the detach",
-    'keys the pod runs on. An interrupt stops a pod that has no terminal.',
+    "Exits with the command's exit code; 125 to 127 if it could not be started; 121 if the session broke. After detach",
+    'keys the pod runs on. An interrupt stops a pod that is not typed into.',
   ],
 }
 
@@ -75,6 +74,14 @@ export async function runCommand(parsed: ParsedCommand, context: CommandContext)
     else end = await runLogged(created, context)
     if (parsed.flags.has('rm') && end.over) await created.undo()
     return end.code
+  } catch (error) {
+    // A daemon that is not there is no command that is not there.
+    const refused =
+      error instanceof MonitorError && error.code !== 'unavailable' && error.code !== 'not-found'
+    const code = refused ? exitCodeOfFailure(error.message) : undefined
+    if (code === undefined) throw error
+    context.say(`error: run ${parsed.command[0]}: ${readable(messageOf(error))}`)
+    return code
   } finally {
     cri.close()
   }
@@ -147,7 +154,7 @@ async function runAttached(
   const whenOpen = (): Promise<void> => cri.startContainer(found.container.id)
   // Rejects only while the session is being opened.
   const end = await orUndo(undo, interact({ ...how, url, redraw: false, whenOpen }, context))
-  if (end.kind === 'success') return { code: await exitCodeOfContainer(found), over: true }
+  if (end.kind === 'success') return { code: await exitCodeOf(found), over: true }
   return { code: conclude(end, `run ${name}`, context.say), over: false }
 }
 
@@ -169,19 +176,12 @@ async function runLogged({ cri, found, name, undo }: Created, context: CommandCo
   } finally {
     process.off('SIGINT', stop).off('SIGTERM', stop)
   }
-  return { code: await exitCodeOfContainer(found), over: true }
+  return { code: await exitCodeOf(found), over: true }
 }
 
-/** The container's exit code, from the exit file: also while no daemon runs. */
-async function exitCodeOfContainer(found: FoundContainer): Promise<number> {
-  const { exitFile, record } = found.podPaths.container(found.container.id)
-  for (const deadline = Date.now() + EXIT_REPORT_MS; Date.now() < deadline; await sleep(20)) {
-    if (!(await hasEnded(found))) continue
-    const text = await readFile(exitFile, 'utf8').catch(() => '')
-    if (/^\d{1,3}$/.test(text.trim())) return Number(text)
-    const known = await readContainerRecord(record)
-    if (known.kind === 'record' && known.record.state === 'exited') return known.record.exitCode & 0xff
-  }
+async function exitCodeOf(found: FoundContainer): Promise<number> {
+  const code = await exitCodeWithin(found, EXIT_REPORT_MS)
+  if (code !== undefined) return code
   throw new MonitorError(
     'deadline-exceeded',
     `container ${found.container.name} ended, but its exit code was not reported`,

@@ -19,9 +19,9 @@ export function conclude(end: SessionEnd, what: string, say: (text: string) => v
       say(`detached: ${what}`)
       return 0
     case 'failed': {
-      const message = end.message.replace(/^(Internal error occurred: )+/, '')
+      const message = readable(end.message)
       say(`error: ${what}: ${message}`)
-      return exitCodeOfFailure(message)
+      return exitCodeOfFailure(message) ?? EXIT_BROKEN
     }
     case 'broken':
   }
@@ -29,9 +29,18 @@ export function conclude(end: SessionEnd, what: string, say: (text: string) => v
   return EXIT_BROKEN
 }
 
-/** As a shell says it where the command could not be started. */
-function exitCodeOfFailure(message: string): number {
+/** As a shell says it where the command could not be started; undefined for other failures. */
+export function exitCodeOfFailure(message: string): number | undefined {
   if (/executable file .*not found|no such file or directory/i.test(message)) return EXIT_NOT_FOUND
   if (/permission denied|is a directory/i.test(message)) return EXIT_NOT_EXECUTABLE
-  return EXIT_BROKEN
+  return undefined
+}
+
+/** A failure as a person reads it: an OCI runtime's log line is reduced to what it says. */
+export function readable(message: string): string {
+  return message
+    .replace(/^(Internal error occurred: )+/, '')
+    .replace(/time="[^"]*" level=\w+ msg="((?:[^"\\]|\\.)*)"/g, (_, text: string) =>
+      text.replaceAll(/\\(.)/g, '$1'),
+    )
 }

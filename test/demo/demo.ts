@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { messageOf } from '../../src/base/errors.ts'
-import { hostState, processesOf, whatIsNew } from './host.ts'
+import { tracesOf } from './host.ts'
 import { Installation } from './programs.ts'
 import { check, say, Stage, title, waitFor } from './stage.ts'
 import { killDaemon, killServer, openShell, portForward, showCost, startPod } from './steps.ts'
@@ -19,7 +19,6 @@ if (stranger !== undefined) {
   process.exit(2)
 }
 
-const before = hostState()
 const directory = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
 const stage = new Stage(new Installation(directory))
 let interrupted = false
@@ -64,12 +63,10 @@ async function end(): Promise<void> {
 async function cleanUp(): Promise<void> {
   title('Cleaning up')
   await stage.tidy()
-  const processes = (): string[] =>
-    processesOf(directory).map(({ pid, command }) => `process ${pid} (${command})`)
-  const left = (): string[] => [...processes(), ...whatIsNew(before, hostState())]
+  const left = (): string[] => tracesOf(stage.belongings)
   await waitFor('the pods are gone', () => left().length === 0, 10_000).catch(() => {})
   const remains = left()
   rmSync(directory, { recursive: true, force: true })
-  check(remains.length === 0, `nothing stays, but there is: ${remains.join(', ')}`)
+  check(remains.length === 0, `something stayed: ${remains.join(', ')}`)
   say(`No process, mount, network namespace or cgroup stayed, and ${directory} is removed.`)
 }

@@ -1,54 +1,53 @@
-// What the demo looks at on the host: processes, memory, mounts, network namespaces, cgroups. Reads /proc only.
+// What the demo looks at on the host: processes, memory, mounts, network namespaces, cgroups. Reads only; other
+// people's containers on the same machine do not matter.
 
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
+import { readPods } from '../../src/client/pod-lookup.ts'
+import type { StatePaths } from '../../src/client/pod-state.ts'
 
-/** What a run of the demo may leave behind, as it is now. */
-export interface HostState {
-  readonly mounts: readonly string[]
+/** What belongs to a holdfastd under test: everything is found by one of these. */
+export interface Belongings {
+  /** Every program of ours names it in its command line or environment, every mount lies in it. */
+  readonly directory: string
+  /** Ids of pods: their cgroups are named so. */
+  readonly pods: readonly string[]
+  /** `net:[4026532000]`: processes of containers are found by it. */
   readonly networkNamespaces: readonly string[]
-  readonly cgroups: readonly string[]
 }
 
-/** Takes stock of the host. */
-export function hostState(): HostState {
-  const namespaces = new Set<string>()
-  for (const pid of pids()) {
-    const name = orNothing(() => readlinkSync(`/proc/${pid}/ns/net`))
-    if (name !== undefined) namespaces.add(name)
+/** Adds the pods that run now. */
+export async function takeStock(before: Belongings, paths: StatePaths): Promise<Belongings> {
+  const pods = new Set(before.pods)
+  const networkNamespaces = new Set(before.networkNamespaces)
+  for (const { pod } of await readPods(paths)) {
+    pods.add(pod.id)
+    const inode = orNothing(() => statSync(pod.namespaces.net ?? '').ino)
+    if (inode !== undefined) networkNamespaces.add(`net:[${inode}]`)
   }
-  const mounts = readFileSync('/proc/self/mountinfo', 'utf8').split('\n')
-  for (const line of mounts) {
-    // A pinned namespace is an nsfs mount whose root is its name.
-    const root = line.split(' ')[3] ?? ''
-    if (root.startsWith('net:[')) namespaces.add(root)
-  }
-  return {
-    mounts: mounts.map((line) => line.split(' ')[4] ?? '').filter((path) => path !== ''),
-    networkNamespaces: [...namespaces],
-    cgroups: cgroupDirectories('/sys/fs/cgroup'),
-  }
+  return { directory: before.directory, pods: [...pods], networkNamespaces: [...networkNamespaces] }
 }
 
-/** What is there now and was not there before. */
-export function whatIsNew(before: HostState, now: HostState): string[] {
-  const added = (what: string, old: readonly string[], current: readonly string[]): string[] =>
-    current.filter((one) => !old.includes(one)).map((one) => `${what} ${one}`)
-  return [
-    ...added('mount', before.mounts, now.mounts),
-    ...added('network namespace', before.networkNamespaces, now.networkNamespaces),
-    ...added('cgroup', before.cgroups, now.cgroups),
-  ]
-}
-
-/** Processes whose command line or environment names `path`: everything of the demo names its directory. */
-export function processesOf(path: string): { pid: number; command: string }[] {
-  return pids().flatMap((pid) => {
+/** What is there of it now: processes, mounts, network namespaces, cgroups. */
+export function tracesOf({ directory, pods, networkNamespaces }: Belongings): string[] {
+  const processes = pids().flatMap((pid) => {
     if (pid === process.pid) return []
     const command = orNothing(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8')) ?? ''
     const environment = orNothing(() => readFileSync(`/proc/${pid}/environ`, 'utf8')) ?? ''
-    if (!command.includes(path) && !environment.includes(path)) return []
-    return [{ pid, command: command.replaceAll('\0', ' ').trim() }]
+    const namespace = orNothing(() => readlinkSync(`/proc/${pid}/ns/net`)) ?? ''
+    const ours =
+      command.includes(directory) || environment.includes(directory) || networkNamespaces.includes(namespace)
+    return ours && isAlive(pid) ? [`process ${pid} (${command.replaceAll('\0', ' ').trim()})`] : []
   })
+  const mounts = readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .flatMap((line) => {
+      // A pinned namespace is a mount whose root is its name.
+      const [root = '', path = ''] = line.split(' ').slice(3)
+      if (networkNamespaces.includes(root)) return [`network namespace ${root} at ${path}`]
+      return path.startsWith(directory) ? [`mount ${path}`] : []
+    })
+  const cgroups = cgroupDirectories('/sys/fs/cgroup').filter((path) => pods.some((id) => path.includes(id)))
+  return [...processes, ...mounts, ...cgroups.map((path) => `cgroup ${path}`)]
 }
 
 /** True while the process exists and is no zombie. */

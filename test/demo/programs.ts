@@ -37,14 +37,14 @@ export class Installation {
   }
 
   /** Starts `holdfast ARGS…`; its output is the caller's. */
-  start(...args: string[]): ChildProcess {
+  start(stdin: 'ignore' | 'pipe', ...args: string[]): ChildProcess {
     const [program = '', ...rest] = this.command(...args)
-    return spawn(program, rest, { env: this.env, stdio: ['ignore', 'pipe', 'pipe'] })
+    return spawn(program, rest, { env: this.env, stdio: [stdin, 'pipe', 'pipe'] })
   }
 
   /** Runs `holdfast ARGS…` to its end. */
   async run(...args: string[]): Promise<CommandResult> {
-    return finish(this.start(...args))
+    return finish(this.start('ignore', ...args))
   }
 
   get daemonPid(): number {

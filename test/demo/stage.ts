@@ -4,7 +4,7 @@ import type { ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { findContainer, findPod } from '../../src/client/pod-lookup.ts'
 import { StatePaths, type PodPaths } from '../../src/client/pod-state.ts'
-import { childrenOf } from './host.ts'
+import { childrenOf, takeStock, type Belongings } from './host.ts'
 import type { Installation } from './programs.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -53,10 +53,20 @@ export class Stage {
   readonly children: ChildProcess[] = []
   readonly terminals: Terminal[] = []
   shell: Terminal | undefined
+  /** What must be gone at the end. */
+  belongings: Belongings
 
   constructor(installation: Installation) {
     this.installation = installation
     this.paths = new StatePaths(installation.state)
+    this.belongings = { directory: installation.directory, pods: [], networkNamespaces: [] }
+  }
+
+  /** Removes a pod; the traces it may leave are looked for at the end. */
+  async remove(pod: string): Promise<void> {
+    this.belongings = await takeStock(this.belongings, this.paths)
+    const removed = await this.installation.run('rm', pod)
+    check(removed.code === 0, `holdfast rm removes the pod: ${removed.stderr}`)
   }
 
   /** The pod's keeper and server, by pid. */
@@ -78,7 +88,7 @@ export class Stage {
     for (const child of this.children) child.kill('SIGTERM')
     if (this.pods.length > 0 && !(await this.installation.daemonAnswers()))
       await this.installation.startDaemon()
-    for (const pod of this.pods.splice(0)) await this.installation.run('rm', pod)
+    for (const pod of this.pods.splice(0)) await this.remove(pod)
     await this.installation.killDaemon('SIGTERM')
   }
 

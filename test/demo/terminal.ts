@@ -15,7 +15,7 @@ export class Terminal {
   constructor(command: readonly string[], env: NodeJS.ProcessEnv) {
     const line = `stty rows 24 cols 80; exec ${command.map(quote).join(' ')}`
     const args = ['--quiet', '--flush', '--return', '--command', line, '/dev/null']
-    this.#child = spawn('script', args, { env, stdio: ['pipe', 'pipe', 'inherit'] })
+    this.#child = spawn('script', args, { env, stdio: ['pipe', 'pipe', 'ignore'] })
     this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => {
       this.#screen += text
       this.#waiting?.()
