@@ -108,3 +108,25 @@ export const MONITOR_STOP_TIMEOUT_MS = 20_000
 export const OCI_CONTROL_TIMEOUT_MS = 60_000
 /** How often exits and dead monitors are looked for, beside being told. */
 export const STATE_SCAN_MS = 3_000
+
+// cli
+/** One read of a log file. */
+export const LOG_READ_BYTES = 64 * 1024
+/** How often a followed log is looked at although nothing announced a change: watching misses network mounts. */
+export const LOG_LOOK_AGAIN_MS = 500
+/** A call to holdfastd: removing a pod takes as long as its containers and its monitor take to end. */
+export const CRI_CALL_TIMEOUT_MS = 60_000
+/** How long the first detach key waits for the next one (cases B34: 100 ms at most). */
+export const DETACH_HOLD_MS = 50
+/** How long a session may take to say goodbye after a detach. */
+export const DETACH_TIMEOUT_MS = 1_000
+/** Connecting to a stream URL: as client-go waits for a stream. */
+export const SESSION_OPEN_TIMEOUT_MS = 30_000
+/** After an attach session, how long the container's exit may take to be told. */
+export const ATTACHED_EXIT_NEWS_MS = 1_000
+/** After the output of a container in the foreground ended: DRAIN_GRACE_MS and room for a busy machine. */
+export const FOREGROUND_EXIT_NEWS_MS = 15_000
+/** Input that a session has not taken yet; above it our stdin is not read. */
+export const MAX_SESSION_INPUT_BYTES = 256 * 1024
+/** What one forwarded local connection may have pending before the whole session waits (streaming.md §5.1). */
+export const MAX_FORWARD_PENDING_BYTES = 4 * 1024 * 1024

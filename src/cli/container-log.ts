@@ -5,11 +5,8 @@ import { watch, type FSWatcher } from 'node:fs'
 import { open, stat, type FileHandle } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
 import { MonitorError, isErrno } from '../base/errors.ts'
+import { LOG_LOOK_AGAIN_MS, LOG_READ_BYTES } from '../base/limits.ts'
 import { parseCriLogLine } from '../wire/cri-log-line.ts'
-
-const READ_BYTES = 64 * 1024
-/** How often a followed log is looked at although nothing announced a change: watching misses network mounts. */
-const LOOK_AGAIN_MS = 500
 
 /** One entry of a log. */
 export interface LogEntry {
@@ -120,7 +117,7 @@ class LogFile {
   /** Moves the position so that `count` lines of the container follow it. */
   async skipToTail(count: number): Promise<void> {
     const { size } = await this.#handle.stat()
-    for (let window = READ_BYTES; ; window *= 4) {
+    for (let window = LOG_READ_BYTES; ; window *= 4) {
       const from = Math.max(0, size - window)
       const starts = await this.#lineStarts(from)
       if (starts.length < count && from > 0) continue
@@ -154,8 +151,8 @@ class LogFile {
 
   async *#lines(): AsyncGenerator<{ line: Buffer; offset: number }> {
     for (;;) {
-      const buffer = Buffer.allocUnsafe(READ_BYTES)
-      const { bytesRead } = await this.#handle.read(buffer, 0, READ_BYTES, this.#position)
+      const buffer = Buffer.allocUnsafe(LOG_READ_BYTES)
+      const { bytesRead } = await this.#handle.read(buffer, 0, LOG_READ_BYTES, this.#position)
       if (bytesRead === 0) return
       const chunk = Buffer.concat([this.#unfinished, buffer.subarray(0, bytesRead)])
       let offset = this.#position - this.#unfinished.length
@@ -197,7 +194,7 @@ class News {
   async wait(): Promise<void> {
     if (!this.#changed) {
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, LOOK_AGAIN_MS)
+        const timer = setTimeout(resolve, LOG_LOOK_AGAIN_MS)
         this.#wake = () => {
           clearTimeout(timer)
           resolve()

@@ -6,9 +6,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ServiceError } from '@grpc/grpc-js'
 import { MonitorError, type ErrorCode } from '../base/errors.ts'
-
-/** Most calls are answered at once; creating and stopping may take an OCI runtime's time. */
-const CALL_TIMEOUT_MS = 60_000
+import { CRI_CALL_TIMEOUT_MS } from '../base/limits.ts'
 
 /** A pod as listed. Times are nanoseconds since 1970, as decimal text. */
 export interface CriPod {
@@ -147,7 +145,7 @@ export class CriClient {
     return new Promise<T>((resolve, reject) => {
       const call = (this.#runtime as unknown as Record<string, Unary>)[method]
       if (call === undefined) throw new MonitorError('unimplemented', `cri.proto has no ${method}`)
-      call.call(this.#runtime, request, { deadline: Date.now() + CALL_TIMEOUT_MS }, (error, response) => {
+      call.call(this.#runtime, request, { deadline: Date.now() + CRI_CALL_TIMEOUT_MS }, (error, response) => {
         if (error === null) resolve(response as T)
         else reject(this.#explain(error))
       })

@@ -1,10 +1,8 @@
 // Finds the detach sequence in what a person types (cases B34). A key that may begin the sequence is held back for
 // 50 ms at most, or until the next key, and always delivered in order; after that the sequence still counts.
 
+import { DETACH_HOLD_MS } from '../base/limits.ts'
 import { UsageError } from './command-line.ts'
-
-/** How long the first key of a sequence may wait for the second. */
-const HOLD_MS = 50
 
 /** `ctrl-p,ctrl-q` or single characters, as docker and kubectl spell it; empty: no detaching. */
 export function parseDetachKeys(text: string): Buffer {
@@ -67,7 +65,7 @@ export class DetachKeys {
     }
     out.push(typed.subarray(from))
     this.#pass(out)
-    if (this.#seen > this.#delivered) this.#timer = setTimeout(() => this.flush(), HOLD_MS)
+    if (this.#seen > this.#delivered) this.#timer = setTimeout(() => this.flush(), DETACH_HOLD_MS)
   }
 
   /** Delivers what is held back; the sequence may still be completed. */

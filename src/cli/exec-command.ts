@@ -1,5 +1,6 @@
 // `holdfast exec` and `holdfast attach`: a URL from the pod's monitor, then the session itself. No daemon is asked.
 
+import { ATTACHED_EXIT_NEWS_MS } from '../base/limits.ts'
 import type { FoundContainer } from '../client/pod-lookup.ts'
 import { UsageError, type CommandSpec, type ParsedCommand } from './command-line.ts'
 import { stateOption, statePaths, theContainer, withMonitor, type CommandContext } from './context.ts'
@@ -39,9 +40,6 @@ export const attachSpec: CommandSpec = {
   ],
 }
 
-/** How long after an attach session the container's exit may be told. */
-const EXIT_NEWS_MS = 1_000
-
 /** Runs `exec`. */
 export async function execCommand(parsed: ParsedCommand, context: CommandContext): Promise<number> {
   const [name = ''] = parsed.positionals
@@ -68,7 +66,7 @@ export async function attachCommand(parsed: ParsedCommand, context: CommandConte
   const tty = found.container.terminal
   const end = await interact({ url, stdin, tty, detachKeys, redraw: tty }, context)
   // Success is also the answer to the end of our input; then the container runs on.
-  if (end.kind === 'success') return (await exitCodeWithin(found, EXIT_NEWS_MS)) ?? 0
+  if (end.kind === 'success') return (await exitCodeWithin(found, ATTACHED_EXIT_NEWS_MS)) ?? 0
   return conclude(end, `attach ${name}`, context.say)
 }
 

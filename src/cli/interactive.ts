@@ -3,13 +3,11 @@
 import type { Readable } from 'node:stream'
 import { ReadStream, WriteStream } from 'node:tty'
 import type { TerminalSize } from '../base/remote-stdio.ts'
+import { DETACH_TIMEOUT_MS } from '../base/limits.ts'
 import { DetachKeys } from './detach-keys.ts'
 import { LocalTerminal } from './local-terminal.ts'
 import type { SessionEnd } from './session-end.ts'
 import { WebSocketSession, type SessionOutput } from './websocket-session.ts'
-
-/** How long a session may take to say goodbye after the person detached. */
-const DETACH_MS = 1_000
 
 /** The local end of a session. */
 export interface LocalStdio extends SessionOutput {
@@ -108,7 +106,7 @@ class Input {
   readonly #detach = (): void => {
     this.detached = true
     this.#session.endInput()
-    this.#goodbye = setTimeout(() => this.#session.hangUp(), DETACH_MS)
+    this.#goodbye = setTimeout(() => this.#session.hangUp(), DETACH_TIMEOUT_MS)
   }
 }
 

@@ -4,6 +4,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { messageOf, MonitorError } from '../base/errors.ts'
+import { FOREGROUND_EXIT_NEWS_MS } from '../base/limits.ts'
 import type { FoundContainer } from '../client/pod-lookup.ts'
 import type { StatePaths } from '../client/pod-state.ts'
 import { UsageError, type CommandSpec, type ParsedCommand } from './command-line.ts'
@@ -43,9 +44,6 @@ export const runSpec: CommandSpec = {
     'keys the pod runs on. An interrupt stops a pod that is not typed into.',
   ],
 }
-
-/** After its session ended, how long a container may take to be reported as ended: streams may stay open for 2 s. */
-const EXIT_REPORT_MS = 15_000
 
 /** A container that was created, and how to talk about it. */
 interface Created {
@@ -180,7 +178,7 @@ async function runLogged({ cri, found, name, undo }: Created, context: CommandCo
 }
 
 async function exitCodeOf(found: FoundContainer): Promise<number> {
-  const code = await exitCodeWithin(found, EXIT_REPORT_MS)
+  const code = await exitCodeWithin(found, FOREGROUND_EXIT_NEWS_MS)
   if (code !== undefined) return code
   throw new MonitorError(
     'deadline-exceeded',

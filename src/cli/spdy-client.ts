@@ -5,6 +5,7 @@
 import type { Socket } from 'node:net'
 import { MonitorError } from '../base/errors.ts'
 import { deferred } from '../base/lifetime.ts'
+import { MAX_FORWARD_PENDING_BYTES, SESSION_OPEN_TIMEOUT_MS } from '../base/limits.ts'
 import { spdyDictionaryId } from '../wire/spdy-dictionary.ts'
 import {
   dataFrame,
@@ -18,10 +19,6 @@ import type { SpdyFrameListener } from '../wire/spdy-frame.ts'
 
 const PROTOCOL = 'portforward.k8s.io'
 const SYN_STREAM = 0x8003_0001
-/** Time for the server to accept. */
-const OPEN_TIMEOUT_MS = 30_000
-/** What a local socket may have pending before nothing is read for anybody, and when reading goes on. */
-const MAX_PENDING_BYTES = 4 * 1024 * 1024
 
 /** One forwarded TCP connection. */
 interface Forward {
@@ -76,7 +73,7 @@ export class SpdyForwarder {
     return new Promise((resolve, reject) => {
       const refuse = (text: string): void =>
         reject(new MonitorError('unavailable', `open port-forward: ${text}`))
-      const call = request(url, { method: 'POST', headers, agent: false, timeout: OPEN_TIMEOUT_MS })
+      const call = request(url, { method: 'POST', headers, agent: false, timeout: SESSION_OPEN_TIMEOUT_MS })
       call.on('upgrade', (_, socket: Socket, head) => {
         socket.setTimeout(0)
         resolve(new SpdyForwarder(socket, head, onError))
@@ -160,12 +157,13 @@ export class SpdyForwarder {
       if (forward.error.length < 4096) forward.error += piece.toString()
     } else if (forward.local.writable) {
       forward.local.write(piece)
-      if (forward.local.writableLength > MAX_PENDING_BYTES) this.#socket.pause()
+      if (forward.local.writableLength > MAX_FORWARD_PENDING_BYTES) this.#socket.pause()
     }
   }
 
   #drained(): void {
-    for (const { local } of this.#streams.values()) if (local.writableLength > MAX_PENDING_BYTES / 2) return
+    for (const { local } of this.#streams.values())
+      if (local.writableLength > MAX_FORWARD_PENDING_BYTES / 2) return
     this.#socket.resume()
   }
 

@@ -9,18 +9,13 @@ import type { WebSocket } from 'ws'
 import { MonitorError } from '../base/errors.ts'
 import type { TerminalSize } from '../base/remote-stdio.ts'
 import { deferred } from '../base/lifetime.ts'
+import { CLOSE_TIMEOUT_MS, MAX_SESSION_INPUT_BYTES, SESSION_OPEN_TIMEOUT_MS } from '../base/limits.ts'
 import { channels, parseChannelMessage } from '../wire/channel-frame.ts'
 import { decodeStatus } from '../wire/remote-status.ts'
 import type { SessionEnd } from './session-end.ts'
 
 const PROTOCOL = 'v5.channel.k8s.io'
 const END_OF_STDIN = Buffer.from([channels.close, channels.stdin])
-
-/** Input that the server has not taken yet; above it stdin is not read. */
-const MAX_PENDING_BYTES = 256 * 1024
-/** Time for the server to accept, and to close after the status. */
-const OPEN_TIMEOUT_MS = 30_000
-const CLOSE_TIMEOUT_MS = 2_000
 
 /** Where a session's output goes. */
 export interface SessionOutput {
@@ -58,7 +53,7 @@ export class WebSocketSession {
     const { WebSocket } = await import('ws')
     const socket = new WebSocket(url, [PROTOCOL], {
       perMessageDeflate: false,
-      handshakeTimeout: OPEN_TIMEOUT_MS,
+      handshakeTimeout: SESSION_OPEN_TIMEOUT_MS,
     })
     // Before the handshake ends: the first messages come with it.
     const session = new WebSocketSession(socket, output)
@@ -83,11 +78,11 @@ export class WebSocketSession {
     message[0] = channels.stdin
     bytes.copy(message, 1)
     this.#socket.send(message, () => {
-      if (!this.#waiting || this.#socket.bufferedAmount > MAX_PENDING_BYTES / 2) return
+      if (!this.#waiting || this.#socket.bufferedAmount > MAX_SESSION_INPUT_BYTES / 2) return
       this.#waiting = false
       this.onDrain?.()
     })
-    this.#waiting = this.#socket.bufferedAmount > MAX_PENDING_BYTES
+    this.#waiting = this.#socket.bufferedAmount > MAX_SESSION_INPUT_BYTES
     return !this.#waiting
   }
 

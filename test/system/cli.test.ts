@@ -163,11 +163,10 @@ test('a reader that has enough ends the command line as a signal would', async (
   assert.equal(child.exitCode, 141)
 })
 
-test('a terminal has its size, and follows it', async () => {
-  const script =
-    'stty size; trap "stty size" WINCH; echo waiting; trap "exit 9" INT; while :; do sleep 0.1; done'
+test('a terminal follows its size', async () => {
+  const script = 'trap "stty size" WINCH; trap "exit 9" INT; echo waiting; while :; do sleep 0.1; done'
   const session = terminal('exec', '-it', 'box', '--', 'sh', '-c', script)
-  await session.expect(/24 80\r\nwaiting\r\n/)
+  await session.expect(/waiting\r\n/)
   const here = readlinkSync(`/proc/${childrenOf(session.pid, 'holdfast')[0]}/fd/0`)
   execFileSync('stty', ['-F', here, 'rows', '50', 'cols', '132'])
   await session.expect(/50 132/)
