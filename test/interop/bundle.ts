@@ -1,6 +1,6 @@
 // OCI bundles with a static busybox, for tests and benchmarks that drive a monitor without any daemon.
 
-import { copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { hostProgram, output } from './programs.ts'
@@ -30,11 +30,6 @@ export async function makeRootfs(directory: string): Promise<void> {
 export async function makeBundle(bundle: string, rootfs: string, options: BundleOptions): Promise<void> {
   await mkdir(bundle, { recursive: true })
   await writeFile(join(bundle, 'config.json'), JSON.stringify(config(bundle, rootfs, options)))
-}
-
-/** Files that an OCI runtime left in its state directory: empty when every container was deleted. */
-export async function containersIn(runtimeRoot: string): Promise<string[]> {
-  return existsSync(runtimeRoot) ? await readdir(runtimeRoot) : []
 }
 
 function config(bundle: string, rootfs: string, { args, terminal = false, network }: BundleOptions): object {

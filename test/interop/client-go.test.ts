@@ -9,21 +9,28 @@ import { Program, referee, run } from './programs.ts'
 const all = process.env['HOLDFAST_TEST_ALL'] !== undefined
 const transports = ['spdy', 'ws', 'ws5'] as const
 
-let rig: MonitorRig
+const runtimes = all ? (['runc', 'crun'] as const) : (['runc'] as const)
+
+const rigs = new Map<string, MonitorRig>()
 
 after(async () => {
-  await rig.stop()
+  for (const rig of rigs.values()) await rig.stop()
 })
 // Hooks run in this order: nothing may be left once all is stopped.
 checkLeaks()
 
 before(async () => {
-  rig = await MonitorRig.start()
-  await rig.runContainer('table', { args: ['sleep', '100000'] })
+  for (const runtime of runtimes) {
+    const rig = await MonitorRig.start({ runtime })
+    rigs.set(runtime, rig)
+    await rig.runContainer('table', { args: ['sleep', '100000'] })
+  }
 })
 
-for (const transport of transports) {
-  test(`every case of the table is right over ${transport}`, async () => {
+const rounds = runtimes.flatMap((runtime) => transports.map((transport) => ({ runtime, transport })))
+for (const { runtime, transport } of rounds) {
+  test(`every case of the table is right over ${transport} with ${runtime}`, async () => {
+    const rig = rigOf(runtime)
     const control = await rig.control()
     const args = ['table', '--control', control.address, '--id', 'table', '--transport', transport]
     const { code, stdout, stderr } = await run(referee('driver'), all ? [...args, '--all'] : args, {
@@ -40,7 +47,8 @@ for (const transport of transports) {
     assert.equal(code, 0)
   })
 
-  test(`a session over ${transport} whose server is killed is an error`, async (t) => {
+  test(`a session over ${transport} with ${runtime} whose server is killed is an error`, async (t) => {
+    const rig = rigOf(runtime)
     const cmd = ['sh', '-c', 'echo running; exec cat']
     const url = await rig.url({ id: 'table', cmd, stdin: true })
     const session = Program.during(t, referee('driver'), ['exec', '--stdin', '--transport', transport, url])
@@ -52,4 +60,10 @@ for (const transport of transports) {
     assert.equal(exit, -1)
     assert.notEqual(error, '')
   })
+}
+
+function rigOf(runtime: string): MonitorRig {
+  const rig = rigs.get(runtime)
+  assert.ok(rig !== undefined, `no rig for ${runtime}`)
+  return rig
 }

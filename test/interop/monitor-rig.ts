@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { MonitorClient } from '../../src/client/monitor-client.ts'
 import { startMonitor } from '../../src/client/monitor-process.ts'
+import { writeRuntime } from '../support/rig.ts'
 import { makeBundle, makeRootfs } from './bundle.ts'
 import type { BundleOptions } from './bundle.ts'
 import { serveControl } from './control.ts'
@@ -42,7 +43,8 @@ export class MonitorRig {
 
   static async start(options: RigOptions = {}): Promise<MonitorRig> {
     const directory = await mkdtemp(join(options.base ?? tmpdir(), 'holdfast-rig-'))
-    const runtimePath = hostProgram(options.runtime ?? 'runc')
+    const runtimePath = options.runtime === 'crun' ? join(directory, 'crun') : hostProgram('runc')
+    if (options.runtime === 'crun') writeRuntime(runtimePath, 'crun')
     await makeRootfs(join(directory, 'rootfs'))
     const { pid, socketPath } = await startMonitor({
       monitorPath: product('holdfast-monitor'),
