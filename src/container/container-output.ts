@@ -10,6 +10,7 @@ import type { KeeperClient, PumpState } from '../keeper/keeper-client.ts'
 import { socketpair } from '../native/addon.ts'
 import { Fanout } from '../stdio/fanout.ts'
 import { OutputPump } from '../stdio/output-pump.ts'
+import type { LogReport } from './log-report.ts'
 
 /** 0: stdout or the terminal; 1: stderr. */
 type StreamNumber = 0 | 1
@@ -25,20 +26,33 @@ interface Copy {
   readonly clients: Map<ByteSink, Client>
 }
 
+export interface ContainerOutputOptions {
+  readonly log: LogReport
+  /** Of the log file, until the keeper says more. */
+  readonly logInode: number
+  readonly state: PumpState | undefined
+}
+
 /** The keeper's word on how a copy ended comes at most this much later than the end itself. */
 const verdictMs = 1000
 
 export class ContainerOutput {
   readonly #keeper: KeeperClient
   readonly #entry: string
+  readonly #log: LogReport
+  /** Of the log file that the keeper writes to; 0: there is none. */
+  logInode: number
   readonly #copies: [Copy | undefined, Copy | undefined] = [undefined, undefined]
   readonly #ended = deferred<void>()
   #state: PumpState | undefined
   #news = deferred<void>()
 
-  constructor(keeper: KeeperClient, entry: string, state?: PumpState) {
+  constructor(keeper: KeeperClient, entry: string, options: ContainerOutputOptions) {
     this.#keeper = keeper
     this.#entry = entry
+    this.#log = options.log
+    this.logInode = options.logInode
+    const { state } = options
     if (state !== undefined) this.update(state)
   }
 
@@ -47,13 +61,11 @@ export class ContainerOutput {
     return this.#ended.promise
   }
 
-  get state(): PumpState | undefined {
-    return this.#state
-  }
-
   /** News from the keeper. */
   update(state: PumpState): void {
     this.#state = state
+    this.#log.update(state)
+    this.logInode = state.inode
     const news = this.#news
     this.#news = deferred()
     news.resolve()

@@ -1,6 +1,6 @@
 // One container: its record at the keeper, its attached clients, its execs, and its end.
 
-import { closeSync, rmSync } from 'node:fs'
+import { closeSync, fstatSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { MonitorError } from '../base/errors.ts'
 import { ATTACH_REPLAY_BYTES, DRAIN_GRACE_MS } from '../base/limits.ts'
@@ -18,6 +18,7 @@ import type { ContainerContext } from './context.ts'
 import { ExecProcess, type ExecRequest } from './exec-process.ts'
 import { startCleanup, writeExitFiles } from './exit-report.ts'
 import { launch, type Launched } from './launch.ts'
+import { LogReport } from './log-report.ts'
 import { countOomKills, findMemoryCgroup } from './oom.ts'
 import { encodeRecord, type ContainerRecord } from './record.ts'
 
@@ -26,6 +27,8 @@ export interface HeldContainer {
   readonly stdin: number | undefined
   readonly terminal: number | undefined
   readonly pump: PumpState | undefined
+  /** Of the open log file; 0: none, or `pump` says it. */
+  readonly logInode: number
 }
 
 export interface CreateOptions {
@@ -61,7 +64,11 @@ export class Container {
       input === undefined || !record.stdin
         ? undefined
         : new StdinMerge({ fd: input, terminal: record.terminal, onClosed: () => this.#dropEntry('in') })
-    this.output = new ContainerOutput(context.keeper, `${containerEntry(record.id)}/io`, held.pump)
+    this.output = new ContainerOutput(context.keeper, `${containerEntry(record.id)}/io`, {
+      log: new LogReport(context.diagnostics, record.id, record.logPath),
+      logInode: held.logInode,
+      state: held.pump,
+    })
     this.#supervise().catch((error: unknown) => {
       context.diagnostics.error(
         `container ${record.id}: ${MonitorError.within('report its exit', error).message}`,
@@ -229,9 +236,10 @@ export class Container {
     if (logPath === '') return
     // One turn of the loop: calls that came together find this one under way.
     await Promise.resolve()
-    const fd = reopenLogFile(logPath, this.output.state?.inode ?? 0, relogged)
+    const fd = reopenLogFile(logPath, this.output.logInode, relogged)
     try {
       await this.#context.keeper.relog(`${containerEntry(this.id)}/io`, fd)
+      this.output.logInode = fstatSync(fd).ino
     } finally {
       closeSync(fd)
     }
@@ -296,7 +304,8 @@ export class Container {
       for (const fd of [stdout, stderr]) if (fd !== undefined) closeSync(fd)
       await Promise.allSettled(['out', 'err'].map((suffix) => keeper.drop(`${entry}/${suffix}`)))
     }
-    return new Container(context, running, { stdin, terminal, pump: undefined })
+    const logInode = log === undefined ? 0 : fstatSync(log.fd).ino
+    return new Container(context, running, { stdin, terminal, pump: undefined, logInode })
   }
 
   /** A status that is lost is never success: 255, and one diagnostic. */

@@ -68,7 +68,9 @@ async function restoreContainer(
     await dropAll(context, [`${name}/out`, `${name}/err`])
     const relogged = await relogIfUnnamed(context, record, io)
     const input = await stdinAfterClient(context, record, stdin)
-    monitor.containers.add(Container.adopt(context, relogged, { stdin: input, terminal, pump: io?.pump }))
+    monitor.containers.add(
+      Container.adopt(context, relogged, { stdin: input, terminal, pump: io?.pump, logInode: 0 }),
+    )
     return
   }
   const pid = await settleRuntime(record)

@@ -35,6 +35,8 @@ export interface ContainerSpec {
   readonly stdin?: boolean
   readonly env?: readonly string[]
   readonly logMaxSize?: number
+  /** Where its log is to be; the rig's directory unless told otherwise. */
+  readonly logDirectory?: string
   readonly annotations?: Record<string, string>
   readonly memoryLimit?: number
   /** Joined by path. */
@@ -51,6 +53,7 @@ export class Rig {
   readonly keeperPid: number
   readonly client: MonitorClient
   readonly #containers = new Set<string>()
+  readonly #logDirectories = new Map<string, string>()
 
   private constructor(directory: string, runtime: RuntimeName, pid: number, client: MonitorClient) {
     this.directory = directory
@@ -96,7 +99,12 @@ export class Rig {
   }
 
   logPath(id: string): string {
-    return join(this.directory, `${id}.log`)
+    return join(this.#logDirectories.get(id) ?? this.directory, `${id}.log`)
+  }
+
+  /** What the server that lives now has said so far. */
+  diagnostics(): string {
+    return readFileSync(`/proc/${this.serverPid()}/fd/2`, 'utf8')
   }
 
   exitPath(id: string): string {
@@ -112,6 +120,7 @@ export class Rig {
     const bundle = join(this.directory, `bundle-${spec.id}`)
     writeBundle(bundle, join(this.directory, 'rootfs'), spec)
     this.#containers.add(spec.id)
+    if (spec.logDirectory !== undefined) this.#logDirectories.set(spec.id, spec.logDirectory)
     const result = await this.client.createContainer({
       id: spec.id,
       bundlePath: bundle,
