@@ -91,8 +91,9 @@ export class SpdyConnection implements SpdyFrameListener {
     this.client.socket.on('data', this.#read)
   }
 
-  get streams(): number {
-    return this.#streams.size
+  /** The client opens no further streams. */
+  get goneAway(): boolean {
+    return this.#goneAway
   }
 
   /** What is written in `write` leaves in one system call. */

@@ -16,6 +16,8 @@ import type { Transport } from './transport.ts'
 
 /** Five are used; the rest is room for clients that open more than they need. */
 const maxStreams = 16
+/** How long a finished session waits for a `resize` stream that is on its way. */
+const resizeGraceMs = 2000
 /** Keeps the error stream from being empty, which every client takes for success, until the status is there. */
 const armed = Buffer.from(' ')
 
@@ -39,7 +41,8 @@ export class SpdyTransport implements Transport, SpdyOwner {
   readonly #sizes = new TerminalSizeReader()
   readonly #streams = new Map<Role, SpdyStream>()
   readonly #required: readonly Role[]
-  #creationTimer: Timer | undefined
+  /** For the streams at the start, and for the last one at the end. */
+  #timer: Timer | undefined
   #ready = false
   #finished = false
   #lastSize: TerminalSize | undefined
@@ -52,10 +55,10 @@ export class SpdyTransport implements Transport, SpdyOwner {
     this.#connection = new SpdyConnection(socket, { owner: this, inflate, clock, limits, maxStreams })
     const { client } = this.#connection
     this.#stdin = new StdinRelay((held) => (held ? client.hold('stdin') : client.release('stdin')))
-    this.#creationTimer = clock.after(limits.creationMs, () =>
+    this.#timer = clock.after(limits.creationMs, () =>
       this.stop('timed out waiting for client to create streams'),
     )
-    socket.once('close', () => this.#creationTimer?.cancel())
+    socket.once('close', () => this.#timer?.cancel())
   }
 
   /** Starts reading; `head` came with the request. */
@@ -80,9 +83,13 @@ export class SpdyTransport implements Transport, SpdyOwner {
     this.#streams.set(role, stream)
     if (role === 'stdin' && this.#options.session.stdin) this.#listenStdin(stream)
     if (role === 'resize' && this.#options.session.tty) this.#listenSizes(stream)
+    if (this.#finished) {
+      stream.reply()
+      return this.#close()
+    }
     if (this.#ready || !this.#required.every((each) => this.#streams.has(each))) return stream.reply()
     this.#ready = true
-    this.#creationTimer?.cancel()
+    this.#timer?.cancel()
     this.#connection.corked(() => {
       stream.reply()
       // In the same write: if we die right after the reply, the client must not see an empty error stream.
@@ -93,7 +100,8 @@ export class SpdyTransport implements Transport, SpdyOwner {
 
   /** Without its streams a session never starts; with them it goes on to its end. */
   goneAway(): void {
-    if (!this.#ready) this.stop('client went away before it had opened its streams')
+    if (this.#finished) this.#close()
+    else if (!this.#ready) this.stop('client went away before it had opened its streams')
   }
 
   idle(): void {
@@ -103,7 +111,7 @@ export class SpdyTransport implements Transport, SpdyOwner {
   finish(outcome: SessionOutcome): void {
     if (this.#finished) return
     this.#finished = true
-    this.#creationTimer?.cancel()
+    this.#timer?.cancel()
     this.#stdin.discard()
     this.#onResize = undefined
     const status = encodeStatus(outcome, this.#options.protocol.statusAsJson)
@@ -113,14 +121,34 @@ export class SpdyTransport implements Transport, SpdyOwner {
         this.#roleIfRequired('stderr')?.end()
         this.#streams.get('error')?.end(status)
       } else this.#streams.get('error')?.write(status)
-      // Resets stdin, resize and whatever else is open; before the start that is every stream.
-      this.#connection.close()
+      if (this.#sizesMayCome()) {
+        this.#timer = this.#options.clock.after(resizeGraceMs, () => this.#close())
+      } else this.#close()
     })
   }
 
   stop(message: string): void {
     this.finish(failureOf(this.#options.session, message))
+    this.#close()
     this.#connection.client.abandon()
+  }
+
+  /**
+   * A client with a terminal opens `resize` after the session has started. If the process is done before that, a
+   * goaway would leave the client waiting for its reply for half a minute.
+   */
+  #sizesMayCome(): boolean {
+    const { session, protocol } = this.#options
+    const expected = this.#ready && session.tty && protocol.resize
+    return (
+      expected && !this.#streams.has('resize') && !this.#connection.goneAway && !this.#connection.client.dead
+    )
+  }
+
+  /** Resets stdin, resize and whatever else is open; before the start that is every stream. */
+  #close(): void {
+    this.#timer?.cancel()
+    this.#connection.close()
   }
 
   #roleIfRequired(role: Role): SpdyStream | undefined {
