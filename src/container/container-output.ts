@@ -15,8 +15,15 @@ import type { LogReport } from './log-report.ts'
 /** 0: stdout or the terminal; 1: stderr. */
 type StreamNumber = 0 | 1
 
-interface Client {
+export interface ClientEvents {
+  /** The stream's last byte is in the sink. */
+  readonly ended: () => void
+  /** The client alone was too slow, or the keeper gave the copy up: the error says what was missed. */
   readonly dropped: (error: MonitorError) => void
+}
+
+interface Client {
+  readonly events: ClientEvents
   readonly remove: () => void
 }
 
@@ -46,6 +53,7 @@ export class ContainerOutput {
   readonly #ended = deferred<void>()
   #state: PumpState | undefined
   #news = deferred<void>()
+  #finished = false
 
   constructor(keeper: KeeperClient, entry: string, options: ContainerOutputOptions) {
     this.#keeper = keeper
@@ -72,21 +80,19 @@ export class ContainerOutput {
     if (state.streams.every((stream) => stream.ended || !stream.open)) this.#ended.resolve()
   }
 
-  /**
-   * Gives a client what the stream says from now on; `sink.end()` comes with the stream's end. `dropped` is called when
-   * the client alone was too slow, or when the keeper gave the copy up, with what was missed.
-   */
-  async add(stream: StreamNumber, sink: ByteSink, dropped: (error: MonitorError) => void): Promise<void> {
-    if (this.#state?.streams[stream].ended === true) {
+  /** Gives a client what the stream says from now on; `sink.end()` comes with the stream's end. */
+  async add(stream: StreamNumber, sink: ByteSink, events: ClientEvents): Promise<void> {
+    if (this.#finished || this.#state?.streams[stream].ended === true) {
       sink.end()
+      events.ended()
       return
     }
     const copy = this.#copies[stream] ?? (await this.#start(stream))
     const remove = copy.fanout.add(sink, (error) => {
       copy.clients.delete(sink)
-      dropped(error)
+      events.dropped(error)
     })
-    copy.clients.set(sink, { dropped, remove })
+    copy.clients.set(sink, { events, remove })
   }
 
   /** The client left. Without clients there is no copy. */
@@ -97,6 +103,12 @@ export class ContainerOutput {
     copy.clients.delete(sink)
     client.remove()
     if (copy.clients.size === 0) this.#stop(stream, copy)
+  }
+
+  /** The container is over: no more copies. What the keeper has copied by now is still delivered. */
+  finish(): void {
+    this.#finished = true
+    for (const stream of [0, 1] as const) if (this.#copies[stream] !== undefined) this.#endCopy(stream)
   }
 
   close(): void {
@@ -131,6 +143,10 @@ export class ContainerOutput {
     if (this.#copies[stream] !== copy) return
     this.#copies[stream] = undefined
     copy.pump.close()
+    this.#endCopy(stream)
+  }
+
+  #endCopy(stream: StreamNumber): void {
     this.#keeper.copy(this.#entry, stream, undefined).catch(() => {
       // The entry is gone with its container, and the copy with it.
     })
@@ -141,23 +157,26 @@ export class ContainerOutput {
     await copy.pump.ended
     if (this.#copies[stream] !== copy) return
     this.#copies[stream] = undefined
-    for (let i = 0; i < 10 && !this.#decided(stream); i++)
+    for (let i = 0; i < 10 && !this.#decided(stream); i++) {
       await withDeadline(this.#news.promise, verdictMs / 10, () => undefined)
+    }
     const state = this.#state?.streams[stream]
-    if (state === undefined || state.ended || state.lostAt === undefined) return
-    const missed = Math.max(0, state.bytes - state.lostAt)
-    for (const client of copy.clients.values()) {
-      client.dropped(
-        new MonitorError(
-          'resource-exhausted',
-          `attached clients did not keep up: output from byte ${state.lostAt} on (${missed} bytes so far) is in the log only`,
-        ),
-      )
+    const lostAt = this.#finished || state?.ended === true ? undefined : state?.lostAt
+    for (const { events } of copy.clients.values()) {
+      if (lostAt === undefined) events.ended()
+      else events.dropped(missed(lostAt, state?.bytes ?? lostAt))
     }
   }
 
   #decided(stream: StreamNumber): boolean {
     const state = this.#state?.streams[stream]
-    return state !== undefined && (state.ended || state.lostAt !== undefined)
+    return this.#finished || (state !== undefined && (state.ended || state.lostAt !== undefined))
   }
+}
+
+function missed(from: number, to: number): MonitorError {
+  return new MonitorError(
+    'resource-exhausted',
+    `attached clients did not keep up: output from byte ${from} on (${to - from} bytes so far) is in the log only`,
+  )
 }

@@ -39,6 +39,14 @@ export interface CreateOptions {
   readonly env: readonly (readonly [string, string])[]
 }
 
+export interface AttachOptions {
+  /** Undefined: as the container was created. */
+  readonly stdinOnce: boolean | undefined
+  /** The client's end of input ends its session where it does not close the container's stdin. */
+  readonly detachesAtEof: boolean
+  readonly replayBytes: number
+}
+
 /** Of the keeper's entries of a container. */
 export const containerEntry = (id: string): string => `container/${id}`
 
@@ -177,21 +185,19 @@ export class Container {
    * Joins a client with the container's own stdio. Resolves when the container has ended or the client detached by
    * ending its stdin (streaming.md §8 rule 46); rejects when the client was dropped.
    */
-  async attach(
-    remote: RemoteStdio,
-    options: { stdinOnce: boolean | undefined; replayBytes: number },
-  ): Promise<void> {
-    const once = options.stdinOnce ?? this.#record.stdinOnce
+  async attach(remote: RemoteStdio, options: AttachOptions): Promise<void> {
+    const once = (options.stdinOnce ?? this.#record.stdinOnce) && !this.terminal
     const client = new AttachedClient(remote, {
       output: this.output,
       stdin: this.#stdin,
-      closesStdin: once && !this.terminal,
-      detachesAtEof: !once || this.terminal,
+      // A terminal has one stream.
+      stderr: !this.terminal,
+      inputEnd: once ? 'closes-stdin' : options.detachesAtEof ? 'detaches' : 'nothing',
     })
     this.#clients.add(client)
     try {
       // Should this server die, its successor closes the container's stdin for this client.
-      if (once && !this.terminal && remote.connectStdin !== undefined) await this.#store({ stdinTaken: true })
+      if (once && remote.connectStdin !== undefined) await this.#store({ stdinTaken: true })
       remote.onResize((size) => this.resizeIfTerminal(size))
       const replay = Math.min(options.replayBytes, ATTACH_REPLAY_BYTES)
       if (!this.terminal && replay > 0 && this.#record.logPath !== '') {
@@ -258,6 +264,7 @@ export class Container {
     if (!cleanupStarted) startCleanup(this.#record, this.#context.launcher, this.#context.diagnostics)
     if (exit.number > 0) await this.#context.keeper.claimed(exit.number)
     this.#record = { ...this.#record, state: 'exited' }
+    this.output.finish()
     this.#exited.resolve({ ...exit.status, oomKilled })
     await Promise.allSettled([...this.#execs].map((process) => process.kill()))
     this.#stdin?.close()

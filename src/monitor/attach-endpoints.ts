@@ -63,7 +63,7 @@ export class AttachEndpoints {
     const stdinOnce = record.stopAfterStdinEof ? true : undefined
     const socket = new AttachSocket(
       record.socketPath,
-      (remote) => container.attach(remote, { stdinOnce, replayBytes: 0 }),
+      (remote) => container.attach(remote, { stdinOnce, detachesAtEof: false, replayBytes: 0 }),
       {
         ...(fd === undefined ? {} : { fd }),
         onConnected: (connection) => {

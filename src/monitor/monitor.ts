@@ -244,7 +244,7 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
       session.containerId,
       `attach to container ${session.containerId}`,
     )
-    await container.attach(stdio, session)
+    await container.attach(stdio, { ...session, detachesAtEof: true })
   }
 
   dial(session: PortForwardSession, port: number, signal: AbortSignal): Promise<Socket> {
