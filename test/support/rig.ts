@@ -17,7 +17,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MonitorClient } from '../../src/client/monitor-client.ts'
 import { startMonitor } from '../../src/client/monitor-process.ts'
@@ -322,6 +322,8 @@ function writeBundle(bundle: string, rootfs: string, spec: ContainerSpec): void 
     ],
     annotations: spec.annotations ?? {},
     linux: {
+      // Of its own: crun kills by cgroup, and names it after the container where nothing is said.
+      cgroupsPath: `/${basename(dirname(bundle))}-${spec.id}`,
       namespaces,
       resources:
         spec.memoryLimit === undefined ? {} : { memory: { limit: spec.memoryLimit, swap: spec.memoryLimit } },
