@@ -1,7 +1,7 @@
 // One container: its record at the keeper, its attached clients, its execs, and its end.
 
 import { closeSync, fstatSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { MonitorError } from '../base/errors.ts'
 import { ATTACH_REPLAY_BYTES, DRAIN_GRACE_MS } from '../base/limits.ts'
 import { deferred, withDeadline } from '../base/lifetime.ts'
@@ -160,9 +160,12 @@ export class Container {
   }
 
   /** Starts a further process. */
-  async exec(request: Omit<ExecRequest, 'containerId' | 'systemdCgroup'>): Promise<ExecProcess> {
+  async exec(
+    request: Omit<ExecRequest, 'bundlePath' | 'containerId' | 'systemdCgroup'>,
+  ): Promise<ExecProcess> {
     const process = await ExecProcess.start(this.#context, {
       ...request,
+      bundlePath: dirname(this.#record.pidFile),
       containerId: this.id,
       systemdCgroup: this.#record.systemdCgroup,
     })

@@ -2,11 +2,12 @@
 // the grace for what a left-over child keeps open is over. Every way out leaves no entry, file or descriptor behind.
 
 import { join } from 'node:path'
-import { rmSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { DRAIN_GRACE_MS, VANISHED_KILL_MS } from '../base/limits.ts'
 import { withDeadline } from '../base/lifetime.ts'
 import type { ExitStatus, RemoteStdio, TerminalSize } from '../base/remote-stdio.ts'
 import type { KeeperExit } from '../keeper/keeper-client.ts'
+import { processFileText } from '../oci/process-file.ts'
 import { ProcessStdio } from '../stdio/process-stdio.ts'
 import type { ContainerContext } from './context.ts'
 import { launch } from './launch.ts'
@@ -16,6 +17,7 @@ import { encodeRecord, type ExecRecord } from './record.ts'
 export interface ExecRequest {
   readonly kind: 'sync' | 'stream'
   readonly containerId: string
+  readonly bundlePath: string
   readonly command: readonly string[]
   readonly terminal: boolean
   readonly stdin: boolean
@@ -72,8 +74,12 @@ export class ExecProcess {
       pidFile: join(context.directory, `exec-${tag}.pid`),
       runtimePidFile: join(context.directory, `exec-${tag}.runtime`),
     }
+    const processFile = join(context.directory, `exec-${tag}.json`)
     await context.keeper.hold(name, { record: encodeRecord(record) })
     try {
+      writeFileSync(processFile, processFileText(request.bundlePath, request.command, request.terminal), {
+        mode: 0o600,
+      })
       const launched = await launch(context, {
         what: `exec in container ${request.containerId}`,
         name,
@@ -87,7 +93,7 @@ export class ExecProcess {
         args: (consoleSocket) =>
           context.runtime.execArgs({
             id: request.containerId,
-            command: request.command,
+            processFile,
             pidFile: record.pidFile,
             consoleSocket,
             systemdCgroup: request.systemdCgroup,
@@ -101,6 +107,7 @@ export class ExecProcess {
       throw error
     } finally {
       rmSync(record.pidFile, { force: true })
+      rmSync(processFile, { force: true })
     }
   }
 

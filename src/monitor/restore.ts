@@ -133,6 +133,7 @@ async function restoreExec(
   const stderr = take(held, `${name}/err`)?.fd
   const pid = record.pid > 0 ? record.pid : await settleRuntime(record)
   rmSync(record.pidFile, { force: true })
+  rmSync(record.pidFile.replace(/\.pid$/, '.json'), { force: true })
   if (pid === undefined || record.kind === 'sync') {
     for (const fd of [stdout, stderr]) if (fd !== undefined) closeSync(fd)
     await dropAll(context, [name, `${name}/out`, `${name}/err`])

@@ -26,7 +26,8 @@ export interface OciCreateArgs {
 
 export interface OciExecArgs {
   readonly id: string
-  readonly command: readonly string[]
+  /** What to run: see process-file.ts. */
+  readonly processFile: string
   readonly pidFile: string
   readonly consoleSocket: string | undefined
   readonly systemdCgroup: boolean
@@ -71,21 +72,14 @@ export class OciRuntime {
   }
 
   execArgs(args: OciExecArgs): string[] {
-    // TERM as containerd sets it: the container's config.json has none for a terminal that comes later. Not with crun,
-    // whose --env takes the place of the container's environment (1.8.1).
-    const environment = this.name === 'crun' ? [] : ['--env', 'TERM=xterm']
-    const terminal =
-      args.consoleSocket === undefined
-        ? []
-        : [`--console-socket=${args.consoleSocket}`, '--tty', ...environment]
     return [
       ...this.#globalArgs(args.systemdCgroup),
       'exec',
       '-d',
-      ...terminal,
+      `--process=${args.processFile}`,
+      ...(args.consoleSocket === undefined ? [] : [`--console-socket=${args.consoleSocket}`]),
       `--pid-file=${args.pidFile}`,
       args.id,
-      ...args.command,
     ]
   }
 

@@ -37,23 +37,16 @@ describe('the command lines', () => {
     assert.equal(runtime.createArgs(create).join(' '), 'create --bundle /b --pid-file /b/pidfile c1')
   })
 
-  for (const [path, environment] of [
-    ['/usr/sbin/runc', ' --env TERM=xterm'],
-    ['/usr/bin/crun', ''],
-  ] as const) {
-    test(`of an exec with a terminal, ${path}`, () => {
-      const runtime = new OciRuntime({ path, root: undefined, launcher: '/m' })
-      const args = {
-        id: 'c1',
-        command: ['sh', '-c', 'a  b'],
-        pidFile: '/p',
-        consoleSocket: '/s',
-        systemdCgroup: false,
-      }
-      assert.deepEqual(
-        runtime.execArgs(args),
-        `exec -d --console-socket=/s --tty${environment} --pid-file=/p c1 sh -c`.split(' ').concat('a  b'),
-      )
-    })
-  }
+  test('of an exec name a process file, with a terminal and without', () => {
+    const runtime = new OciRuntime({ path: '/usr/bin/crun', root: '/r', launcher: '/m' })
+    const args = { id: 'c1', processFile: '/p.json', pidFile: '/p', systemdCgroup: false }
+    assert.equal(
+      runtime.execArgs({ ...args, consoleSocket: '/s' }).join(' '),
+      '--root=/r exec -d --process=/p.json --console-socket=/s --pid-file=/p c1',
+    )
+    assert.equal(
+      runtime.execArgs({ ...args, consoleSocket: undefined }).join(' '),
+      '--root=/r exec -d --process=/p.json --pid-file=/p c1',
+    )
+  })
 })

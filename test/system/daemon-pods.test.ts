@@ -91,16 +91,11 @@ for (const runtime of runtimes) {
       assert.deepEqual(user, { linux: { uid: '1234', gid: '7', supplementalGroups: ['9'] } })
     })
 
-    const exec = 'crun exec takes them from a process file only'
-    test(
-      'execs as the user and in the directory of the container',
-      { todo: runtime === 'crun' && exec },
-      async () => {
-        const linux = { securityContext: { runAsUser: { value: 1234 } } }
-        const id = await rig.run(pod, 'other-user', ['sleep', '1000'], { linux, workingDir: '/tmp' })
-        assert.match((await rig.exec(id, 'sh', '-c', 'id -u; pwd')).out, /^1234\n\/tmp\n$/)
-      },
-    )
+    test('execs as the user and in the directory of the container', async () => {
+      const linux = { securityContext: { runAsUser: { value: 1234 } } }
+      const id = await rig.run(pod, 'other-user', ['sleep', '1000'], { linux, workingDir: '/tmp' })
+      assert.match((await rig.exec(id, 'sh', '-c', 'id -u; pwd')).out, /^1234\n\/tmp\n$/)
+    })
 
     test('limits memory, tells a victim of it from one killed by hand, and counts the monitor apart', async () => {
       const linux = { resources: { memoryLimitInBytes: 32 * 1024 * 1024 } }
