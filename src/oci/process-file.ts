@@ -10,7 +10,14 @@ interface ProcessSpec {
   readonly env?: readonly string[]
 }
 
-/** The JSON text. Throws when the bundle's config.json cannot be read. */
+/** The kernel's limits on one string and, with the usual stack limit, on all of them: execve(2). */
+const maxStringBytes = 128 * 1024
+const maxTotalBytes = 2 * 1024 * 1024
+
+/**
+ * The JSON text. Throws `invalid-argument` for what execve would refuse, which crun and runc tell only afterwards, and when
+ * the bundle's config.json cannot be read.
+ */
 export function processFileText(bundlePath: string, command: readonly string[], terminal: boolean): string {
   const path = join(bundlePath, 'config.json')
   let spec: ProcessSpec
@@ -23,5 +30,16 @@ export function processFileText(bundlePath: string, command: readonly string[], 
   const env = spec.env ?? []
   // TERM as containerd sets it, where the container says none.
   const withTerm = terminal && !env.some((entry) => entry.startsWith('TERM=')) ? [...env, 'TERM=xterm'] : env
+  checkSize([...command, ...withTerm])
   return JSON.stringify({ ...spec, env: withTerm, args: command, terminal, consoleSize: undefined })
+}
+
+function checkSize(strings: readonly string[]): void {
+  const sizes = strings.map((text) => Buffer.byteLength(text) + 1)
+  const total = sizes.reduce((sum, size) => sum + size, 0)
+  if (total <= maxTotalBytes && sizes.every((size) => size <= maxStringBytes)) return
+  throw new MonitorError(
+    'invalid-argument',
+    `argument list too long: at most ${maxStringBytes} bytes a string and ${maxTotalBytes} bytes in all (E2BIG)`,
+  )
 }
