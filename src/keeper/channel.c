@@ -23,7 +23,7 @@ struct message {
 static int hold(struct message *m)
 {
   struct entry *old = find_entry(m->name, m->header.name_length);
-  struct entry *e = make_entry(m->name, m->header.name_length);
+  struct entry *e = make_entry(m->name, m->header.name_length, old != NULL);
   if (e == NULL) {
     return ENOSPC;
   }
@@ -58,7 +58,7 @@ static int pump(struct message *m)
     return EINVAL;
   }
   struct entry *old = find_entry(m->name, m->header.name_length);
-  struct entry *e = make_entry(m->name, m->header.name_length);
+  struct entry *e = make_entry(m->name, m->header.name_length, old != NULL);
   if (e == NULL) {
     return ENOSPC;
   }

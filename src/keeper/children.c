@@ -50,11 +50,14 @@ static struct gone *unlink_orphan(struct gone **link)
 }
 
 /* A pod without a pid namespace of its own may leave thousands of short daemons; a fast exec's status is among them. */
-static void forget_orphans(uint64_t now)
+void forget_orphans(uint64_t now)
 {
   while (orphan_count > MAX_YOUNG_ORPHANS ||
          (orphan_count > MAX_OLD_ORPHANS && now - orphans->stored > YOUNG_ORPHAN)) {
     free(unlink_orphan(&orphans));
+  }
+  if (orphan_count > MAX_OLD_ORPHANS) {
+    wake_by(orphans->stored + YOUNG_ORPHAN + MS);
   }
 }
 

@@ -97,6 +97,7 @@ static void run_timers(void)
   timer_at = 0;
   pump_timers(now);
   trim_buffers(now);
+  forget_orphans(now);
   server_timers(now);
 }
 

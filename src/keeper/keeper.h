@@ -167,7 +167,7 @@ void cut_last_words(void);
 /* store.c: entries */
 extern struct entry *entries;
 struct entry *find_entry(const char *name, size_t length);
-struct entry *make_entry(const char *name, size_t length);
+struct entry *make_entry(const char *name, size_t length, bool replaces);
 int set_record(struct entry *e, const char *bytes, size_t length);
 void drop_entry(struct entry *e);
 void mark_pump(struct entry *e);
@@ -181,6 +181,7 @@ int watch_pid(uint64_t pid);
 int claim(uint64_t number);
 int kill_child(uint64_t pid, uint64_t signal);
 void kill_watched(void);
+void forget_orphans(uint64_t now);
 bool untold_exits(void);
 
 /* pump.c: streams */

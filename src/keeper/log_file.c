@@ -148,9 +148,13 @@ void rotate_log(struct entry *e, size_t needed)
   }
   int fd = rename_own(p, &st) < 0 ? -1 : open_fresh(p, st.st_mode & 0777);
   if (fd < 0) {
-    /* Better a log that is too long than one that is lost. */
-    p->rotate_error = errno;
+    /* Better a log that is too long than one that is lost. Told once. */
+    int error = errno;
     p->rotate_after = now + ROTATE_RETRY;
+    if (error == p->rotate_error) {
+      return;
+    }
+    p->rotate_error = error;
   } else {
     close(p->log);
     p->log = fd;

@@ -45,19 +45,19 @@ struct request {
 };
 
 /* What is to be undone. */
-static char mounted[KINDS][PATH_MAX];
-static bool created[KINDS];
+static char named[KINDS][PATH_MAX];
+static bool mounted[KINDS];
 
 static void undo(void)
 {
   for (int i = 0; i < KINDS; i++) {
-    if (mounted[i][0] == '\0') {
+    if (named[i][0] == '\0') {
       continue;
     }
-    if (created[i]) {
-      (void)umount2(mounted[i], MNT_DETACH);
+    if (mounted[i]) {
+      (void)umount2(named[i], MNT_DETACH);
     }
-    unlink(mounted[i]);
+    unlink(named[i]);
   }
 }
 
@@ -210,11 +210,11 @@ static int bind_namespace(const struct request *request, int kind)
     return complain_of("create", path);
   }
   close(fd);
-  strcpy(mounted[kind], path);
+  strcpy(named[kind], path);
   if (mount(source, path, NULL, MS_BIND, NULL) < 0) {
     return complain_of("mount", path);
   }
-  created[kind] = true;
+  mounted[kind] = true;
   return 0;
 }
 

@@ -119,13 +119,27 @@ static void end_stream(struct stream *s)
   }
 }
 
+/* Every byte may be a newline, every newline an entry, and a small limit many files: at most about 20 a read. */
+static size_t most_to_read(const struct stream *s)
+{
+  uint64_t limit = s->entry->pump->limit;
+  if (is_patient(s)) {
+    return UNLOGGED_READ_BYTES;
+  }
+  if (limit == 0 || limit / 3 > READ_BYTES) {
+    return READ_BYTES;
+  }
+  return limit / 3 > 64 ? (size_t)(limit / 3) : 64;
+}
+
 /* Some turns, not for ever: others want to be read, too. */
 void pump_input(struct stream *s)
 {
+  size_t most = most_to_read(s);
+  int turns = most == READ_BYTES ? 4 : 1;
   touched_buffers();
-  for (int turn = 0; turn < 4 && s->reading; turn++) {
+  for (int turn = 0; turn < turns && s->reading; turn++) {
     char *text = input_buffer + MAX_LINE_BYTES;
-    size_t most = is_patient(s) ? UNLOGGED_READ_BYTES : READ_BYTES;
     bool ended;
     size_t n = read_input(s, text, most, &ended);
     s->bytes += n;
@@ -154,9 +168,12 @@ void finish_pumps(void)
         continue;
       }
       end_copy(s, false);
-      for (int turn = 0; turn < 16 && s->reading; turn++) {
+      uint64_t enough = s->bytes + (1 << 20);
+      uint64_t before;
+      do {
+        before = s->bytes;
         pump_input(s);
-      }
+      } while (s->reading && s->bytes > before && s->bytes < enough);
       finish_line(s, 'F');
     }
   }
@@ -164,10 +181,13 @@ void finish_pumps(void)
 
 /* ---- the life of a pump ---- */
 
+/* What can be waited for and has an end. */
 static bool is_input(int fd)
 {
   struct stat st;
-  return fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISSOCK(st.st_mode));
+  int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY && fstat(fd, &st) == 0 &&
+         (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || (S_ISCHR(st.st_mode) && isatty(fd)));
 }
 
 /* Only a file never blocks for ever. */

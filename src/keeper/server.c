@@ -66,21 +66,33 @@ void cut_last_words(void)
   free(tail);
 }
 
+static size_t put(char *to, const char *text)
+{
+  size_t n = strlen(text);
+  memcpy(to, text, n);
+  return n;
+}
+
+/* `code N` or `signal N`. */
+static size_t format_status(char *to, int status)
+{
+  bool exited = WIFEXITED(status);
+  size_t n = put(to, exited ? "code " : "signal ");
+  return n + format_number(to + n, (uint64_t)(exited ? WEXITSTATUS(status) : WTERMSIG(status)));
+}
+
 /* For the next server: what this one said on stderr, and how it died. */
 static void keep_last_words(int status)
 {
   static const char name[] = "last-words";
   char record[32];
-  bool exited = WIFEXITED(status);
-  size_t n = exited ? 5 : 7;
-  memcpy(record, exited ? "code " : "signal ", n);
-  n += format_number(record + n, (uint64_t)(exited ? WEXITSTATUS(status) : WTERMSIG(status)));
+  size_t n = format_status(record, status);
   cut_last_words();
   struct entry *old = find_entry(name, sizeof name - 1);
   if (old != NULL) {
     drop_entry(old);
   }
-  struct entry *e = make_entry(name, sizeof name - 1);
+  struct entry *e = make_entry(name, sizeof name - 1, false);
   if (e != NULL) {
     (void)set_record(e, record, n);
     e->fd = words;
@@ -225,17 +237,11 @@ static _Noreturn void launch_failed(int status)
   if (n > 0 && text[n - 1] != '\n') {
     text[n++] = '\n';
   }
-  static const char timed_out[] = "start server: it was not ready within 30 s";
-  static const char died[] = "start server: it ended before it was ready, ";
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && monotonic() >= started_at + START_LIMIT) {
-    memcpy(text + n, timed_out, sizeof timed_out - 1);
-    n += sizeof timed_out - 1;
+    n += put(text + n, "start server: it was not ready within 30 s");
   } else {
-    memcpy(text + n, died, sizeof died - 1);
-    n += sizeof died - 1;
-    memcpy(text + n, WIFEXITED(status) ? "code   " : "signal ", 7);
-    n += WIFEXITED(status) ? 5 : 7;
-    n += format_number(text + n, (uint64_t)(WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status)));
+    n += put(text + n, "start server: it ended before it was ready, ");
+    n += format_status(text + n, status);
   }
   code = code == 0 ? 1 : code;
   report_failed(code, text, n);
@@ -264,18 +270,19 @@ static void plan_restart(uint64_t now)
 
 void server_died(int status)
 {
+  server_pid = 0; /* reaped: the number may be a stranger's by now */
   /* First everything that it still managed to say. */
   while (channel_input()) {
   }
   close_channel();
-  server_pid = 0;
   uint64_t now = monotonic();
   if (server_state == SERVER_UP) {
     unready_since = now;
   }
   if (wants_quit) {
     if (!was_ready) {
-      report_failed(quit_code, "start server: it left before it was ready", 41);
+      static const char text[] = "start server: it left before it was ready";
+      report_failed(quit_code, text, sizeof text - 1);
     }
     leave(quit_code);
   }

@@ -22,10 +22,10 @@ struct entry *find_entry(const char *name, size_t length)
   return NULL;
 }
 
-/* An empty entry, at the end of the list; NULL when there are too many. */
-struct entry *make_entry(const char *name, size_t length)
+/* An empty entry, at the end of the list; NULL when there are too many. `replaces`: another one of that name goes soon. */
+struct entry *make_entry(const char *name, size_t length, bool replaces)
 {
-  if (entry_count >= MAX_ENTRIES) {
+  if (entry_count >= MAX_ENTRIES + (uint32_t)replaces) {
     return NULL;
   }
   struct entry *e = calloc(1, sizeof *e + length);

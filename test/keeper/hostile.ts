@@ -32,7 +32,7 @@ export async function throwHostileServer(
       ASAN_OPTIONS: `log_path=${join(directory, 'sanitizer')}`,
       UBSAN_OPTIONS: `log_path=${join(directory, 'sanitizer')}:print_stacktrace=1`,
     }
-    const command = 'ulimit -n 300; exec "$0" --skip-fork'
+    const command = 'ulimit -n 300; ulimit -f 40; exec "$0" --skip-fork'
     const keeper = spawn('sh', ['-c', command, binary], { env, stdio: ['ignore', 'pipe', 'pipe'] })
     const waker = setInterval(() => keeper.kill('SIGUSR1'), 300) // it may have been put to sleep
     const { code, stderr } = await outcome(keeper)
