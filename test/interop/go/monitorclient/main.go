@@ -1,6 +1,6 @@
 // Command monitorclient drives a monitor through conmon-rs's own Go client, as CRI-O does: it starts the monitor, then
 // one container from its creation to its exit, and prints what it got as one line of JSON. The container must greet with
-// a line "ready", read a line, answer it with "got LINE" and exit with 3.
+// lines "ready" until it has read a line, answer that with "got LINE" and exit with 3.
 package main
 
 import (
