@@ -148,7 +148,8 @@ function containerHandlers({ registry, containers }: RuntimeParts): Handlers {
       return {}
     },
     StopContainer: async ({ containerId, timeout }: ContainerRequest & { timeout: string }) => {
-      await containers.stop(registry.member(containerId).container, Number(timeout) * 1000)
+      const member = unlessGone(() => registry.member(containerId))
+      if (member !== undefined) await containers.stop(member.container, Number(timeout) * 1000)
       return {}
     },
     RemoveContainer: async ({ containerId }: ContainerRequest) => {

@@ -236,6 +236,7 @@ for (const runtime of runtimes) {
       const id = await rig.run(other, 'app', ['sleep', '1000'])
       await rig.call('RemoveContainer', { containerId: id })
       await rig.call('RemoveContainer', { containerId: id })
+      await rig.call('StopContainer', { containerId: id, timeout: 1 })
       await assert.rejects(rig.status(id), { code: grpcStatus.NOT_FOUND })
       await rig.run(other, 'app', ['sleep', '1000'])
       await rig.call('StopPodSandbox', { podSandboxId: other })
