@@ -19,7 +19,7 @@ import {
   type PumpState,
 } from './channel-messages.ts'
 
-export type { KeeperExit, PumpState, StreamState } from './channel-messages.ts'
+export type { KeeperExit, PumpState } from './channel-messages.ts'
 
 /** What the keeper holds under a name. The descriptor now belongs to whoever reads this. */
 export interface HeldEntry {
