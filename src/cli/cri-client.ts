@@ -52,6 +52,7 @@ export interface CriPodConfig {
 export interface CriContainerConfig {
   readonly metadata: { readonly name: string; readonly attempt: number }
   readonly image: { readonly image: string }
+  readonly labels: Readonly<Record<string, string>>
   readonly command: readonly string[]
   readonly envs: readonly { readonly key: string; readonly value: Buffer }[]
   readonly log_path: string

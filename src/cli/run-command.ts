@@ -101,16 +101,23 @@ async function create(cri: CriClient, parsed: ParsedCommand, paths: StatePaths):
       `a pod named ${name} exists already; remove it with: holdfast rm ${name}`,
     )
   const uid = randomUUID()
+  // As a kubelet labels: crictl shows the pod of a container by them.
+  const labels = {
+    'io.kubernetes.pod.name': name,
+    'io.kubernetes.pod.namespace': 'default',
+    'io.kubernetes.pod.uid': uid,
+  }
   const pod: CriPodConfig = {
     metadata: { name, uid, namespace: 'default', attempt: 0 },
     hostname: name,
     log_directory: join(logRoot(paths), `${name}_${uid}`),
-    labels: {},
+    labels,
   }
   const stdin = parsed.flags.has('interactive')
   const container: CriContainerConfig = {
     metadata: { name, attempt: 0 },
     image: { image },
+    labels: { ...labels, 'io.kubernetes.container.name': name },
     command: parsed.command,
     envs: parsed.flags.has('tty') ? [{ key: 'TERM', value: Buffer.from('xterm') }] : [],
     log_path: `${name}.log`,

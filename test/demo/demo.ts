@@ -6,10 +6,11 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf } from '../../src/base/errors.ts'
 import { tracesOf } from './host.ts'
 import { Installation } from './programs.ts'
-import { check, say, Stage, title, waitFor } from './stage.ts'
+import { interrupt, Stage, title } from './stage.ts'
 import { killDaemon, killServer, openShell, portForward, showCost, startPod } from './steps.ts'
 
 const keep = process.argv.includes('--keep')
@@ -22,13 +23,11 @@ if (stranger !== undefined) {
 const directory = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
 const stage = new Stage(new Installation(directory))
 let interrupted = false
-process.once('SIGINT', () => {
+// Not once: a second interrupt while everything is cleaned up would leave it half done.
+process.on('SIGINT', () => {
   interrupted = true
-  say('interrupted; cleaning up')
-  void stage.tidy().finally(() => {
-    rmSync(directory, { recursive: true, force: true })
-    process.exit(130)
-  })
+  interrupt()
+  stage.endSessions()
 })
 
 let failure: unknown
@@ -42,11 +41,14 @@ try {
 } catch (error) {
   failure = error
 }
-if (!interrupted) await end()
+await end()
 
 async function end(): Promise<void> {
-  if (failure !== undefined) process.stdout.write(`\ndemo: FAILED: ${messageOf(failure)}\n`)
-  else if (keep) {
+  if (interrupted) process.stdout.write('\ndemo: interrupted\n')
+  else if (failure !== undefined) {
+    process.stdout.write(`\ndemo: FAILED: ${messageOf(failure)}\n`)
+    process.stdout.write(`the last words of holdfastd:\n${stage.installation.daemonLog().slice(-2000)}\n`)
+  } else if (keep) {
     stage.leave()
     return
   }
@@ -56,17 +58,21 @@ async function end(): Promise<void> {
     process.stdout.write(`\ndemo: FAILED: clean up: ${messageOf(error)}\n`)
     failure ??= error
   }
-  process.exitCode = failure === undefined ? 0 : 1
+  process.exitCode = interrupted ? 130 : failure === undefined ? 0 : 1
   if (failure === undefined) process.stdout.write('\ndemo: everything held.\n')
 }
 
 async function cleanUp(): Promise<void> {
   title('Cleaning up')
   await stage.tidy()
-  const left = (): string[] => tracesOf(stage.belongings)
-  await waitFor('the pods are gone', () => left().length === 0, 10_000).catch(() => {})
-  const remains = left()
+  let remains = tracesOf(stage.belongings)
+  for (let tries = 0; tries < 200 && remains.length > 0; tries++) {
+    await sleep(50)
+    remains = tracesOf(stage.belongings)
+  }
   rmSync(directory, { recursive: true, force: true })
-  check(remains.length === 0, `something stayed: ${remains.join(', ')}`)
-  say(`No process, mount, network namespace or cgroup stayed, and ${directory} is removed.`)
+  if (remains.length > 0) throw new Error(`something stayed: ${remains.join(', ')}`)
+  process.stdout.write(
+    `   No process, mount, network namespace or cgroup stayed, and ${directory} is removed.\n`,
+  )
 }

@@ -2,7 +2,7 @@
 
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, openSync, readFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CriClient } from '../../src/cli/cri-client.ts'
@@ -68,9 +68,12 @@ export class Installation {
       if (await this.daemonAnswers()) return performance.now() - from
       await sleep(25)
     }
-    throw new Error(
-      `holdfastd does not start; its log says:\n${readFileSync(join(this.directory, 'holdfastd.log'), 'utf8')}`,
-    )
+    throw new Error(`holdfastd does not start; its log says:\n${this.daemonLog()}`)
+  }
+
+  daemonLog(): string {
+    const path = join(this.directory, 'holdfastd.log')
+    return existsSync(path) ? readFileSync(path, 'utf8') : ''
   }
 
   async daemonAnswers(): Promise<boolean> {

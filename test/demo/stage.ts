@@ -13,13 +13,22 @@ export function title(text: string): void {
   process.stdout.write(`\n== ${text}\n`)
 }
 
+let interrupted = false
+
+/** The person has had enough: the next sentence, claim or wait throws, and the demo goes on to cleaning up. */
+export function interrupt(): void {
+  interrupted = true
+}
+
 /** One sentence of the narration. */
 export function say(text: string): void {
+  if (interrupted) throw new Error('interrupted')
   process.stdout.write(`   ${text}\n`)
 }
 
 /** A claim of the demo; `sentence` says what ought to be true. */
 export function check(holds: boolean, sentence: string): asserts holds {
+  if (interrupted) throw new Error('interrupted')
   if (!holds) throw new Error(sentence)
 }
 
@@ -31,6 +40,7 @@ export async function waitFor(
 ): Promise<number> {
   const from = performance.now()
   while (!(await isTrue())) {
+    if (interrupted) throw new Error('interrupted')
     check(performance.now() - from < milliseconds, `${sentence} (waited ${milliseconds / 1000} s)`)
     await sleep(10)
   }
@@ -66,7 +76,7 @@ export class Stage {
   async remove(pod: string): Promise<void> {
     this.belongings = await takeStock(this.belongings, this.paths)
     const removed = await this.installation.run('rm', pod)
-    check(removed.code === 0, `holdfast rm removes the pod: ${removed.stderr}`)
+    if (removed.code !== 0) throw new Error(`holdfast rm removes the pod: ${removed.stderr}`)
   }
 
   /** The pod's keeper and server, by pid. */
@@ -82,10 +92,15 @@ export class Stage {
     return (await findContainer(this.paths, name)).container.pid
   }
 
-  /** Ends everything, whatever state it is in. */
-  async tidy(): Promise<void> {
+  /** Ends every session, so that nobody waits for one. */
+  endSessions(): void {
     for (const terminal of this.terminals) terminal.kill()
     for (const child of this.children) child.kill('SIGTERM')
+  }
+
+  /** Ends everything, whatever state it is in. */
+  async tidy(): Promise<void> {
+    this.endSessions()
     if (this.pods.length > 0 && !(await this.installation.daemonAnswers()))
       await this.installation.startDaemon()
     for (const pod of this.pods.splice(0)) await this.remove(pod)
@@ -94,9 +109,8 @@ export class Stage {
 
   /** Leaves the pod and the daemon running, and says what to do with them. */
   leave(): void {
-    const { directory, state, socket, daemonPid } = this.installation
-    for (const terminal of this.terminals) terminal.kill()
-    for (const child of this.children) child.kill('SIGTERM')
+    const { directory, state, socket } = this.installation
+    this.endSessions()
     this.installation.leaveDaemon()
     title('The pod runs on. To play with it')
     say(`export HOLDFAST_STATE=${state} HOLDFAST_ENDPOINT=${socket}`)
@@ -105,8 +119,8 @@ export class Stage {
     say('dist/bin/holdfast logs -f --tail 3 demo')
     say('dist/bin/holdfast port-forward demo 8080')
     say(`crictl --runtime-endpoint unix://${socket} pods`)
-    say(`kill -9 ${daemonPid}     # holdfastd: your shell does not notice`)
+    say(`kill -9 $(cat ${state}/holdfastd.lock)     # the daemon: your shell does not notice`)
     say(`dist/bin/holdfastd --state ${state} --socket ${socket} &`)
-    say(`To end it: dist/bin/holdfast rm demo; kill the daemon; rm -r ${directory}`)
+    say(`To end it: dist/bin/holdfast rm demo; kill $(cat ${state}/holdfastd.lock); rm -r ${directory}`)
   }
 }
