@@ -121,7 +121,7 @@ async function openAttach(transport: TransportName, i: number): Promise<SessionC
     name,
     command: ['cat'],
     stdin: true,
-    stdin_once: true,
+    stdinOnce: true,
   })
   const streams = { stdin: true, stdout: true, stderr: true, tty: false }
   return openSession(transport, await daemon.url('Attach', { containerId, ...streams }), streams)

@@ -67,7 +67,7 @@ export class DaemonUnderTest {
 
   async runPod(name: string): Promise<{ id: string; config: object }> {
     const metadata = { name, namespace: 'default', uid: `uid-${name}`, attempt: 0 }
-    const config = { metadata, log_directory: join(this.directory, 'logs'), linux: {} }
+    const config = { metadata, logDirectory: join(this.directory, 'logs'), linux: {} }
     const { podSandboxId } = await this.call('RunPodSandbox', { config })
     return { id: String(podSandboxId), config }
   }
@@ -80,7 +80,7 @@ export class DaemonUnderTest {
     const full = {
       metadata: { name },
       image: { image: 'busybox' },
-      log_path: `${name}.log`,
+      logPath: `${name}.log`,
       linux: {},
       ...rest,
     }
