@@ -34,6 +34,8 @@ const probeIntervalMs = 1000
 const maxLingerMs = 120_000
 /** Answers to pings and bad streams that a client may leave unread. */
 const maxUnreadAnswerBytes = 64 * 1024
+/** A client that does not read is told a failure for so long: perhaps it failed because it does not read. */
+export const failedFlushMs = 30_000
 /** Small payloads are copied behind their header: cheaper than a system call with two parts. */
 export const maxCopiedBytes = 1024
 
@@ -127,10 +129,12 @@ export class ClientSocket {
   /**
    * The last byte has been written. Waits until it is flushed, then for the client's own end while throwing away what
    * it sends: destroying a socket with unread input resets the connection, which may cost the client the tail.
+   * A client that does not read is waited for until the idle limit, or for `flushMs`.
    */
-  linger(): void {
+  linger(flushMs = Infinity): void {
     if (this.dead || this.ending) return
     this.#lingerUntil = Infinity
+    if (flushMs < Infinity) this.#closeTimer = this.#clock.after(flushMs, () => this.socket.destroy())
     const held = this.#holders.size > 0
     this.#holders.clear()
     this.#probeTimer?.cancel()
@@ -143,7 +147,7 @@ export class ClientSocket {
 
   /** The session ends without the client, which may still be there: what was written is flushed, then closed. */
   abandon(): void {
-    if (!this.#closed) this.linger()
+    if (!this.#closed) this.linger(failedFlushMs)
     this.#gone.abort()
     this.#wakeAll()
   }
@@ -188,6 +192,7 @@ export class ClientSocket {
   }
 
   #armClose(milliseconds: number): void {
+    this.#closeTimer?.cancel()
     this.#closeTimer = this.#clock.after(milliseconds, () => {
       const now = this.#clock.now()
       const quietUntil = Math.min(this.#lastHeard + this.#limits.closeMs, this.#lingerUntil ?? 0)

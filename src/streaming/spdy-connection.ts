@@ -103,8 +103,11 @@ export class SpdyConnection implements SpdyFrameListener {
     this.client.socket.uncork()
   }
 
-  /** Ends the connection after what was written: open streams are reset, then goaway, then the end of the socket. */
-  close(status: number = goAwayStatus.ok): void {
+  /**
+   * Ends the connection after what was written: open streams are reset, then goaway, then the end of the socket.
+   * A client that does not read gets `flushMs` for it.
+   */
+  close(status: number = goAwayStatus.ok, flushMs = Infinity): void {
     if (this.#closed) return
     this.#closed = true
     this.#reader.stop()
@@ -114,7 +117,7 @@ export class SpdyConnection implements SpdyFrameListener {
       this.client.socket.write(goAwayFrame(this.#lastStreamId, status))
     })
     this.client.socket.end()
-    this.client.linger()
+    this.client.linger(flushMs)
   }
 
   onData(streamId: number, piece: Buffer): void {

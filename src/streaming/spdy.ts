@@ -4,10 +4,11 @@
 import type { Duplex } from 'node:stream'
 import type { inflateRawSync } from 'node:zlib'
 import type { RemoteStdio, TerminalSize } from '../base/remote-stdio.ts'
+import { goAwayStatus } from '../wire/spdy-frame.ts'
 import { encodeStatus, type SessionOutcome } from '../wire/remote-status.ts'
 import type { StreamProtocol } from '../wire/stream-protocol.ts'
 import { TerminalSizeReader } from '../wire/terminal-size.ts'
-import type { SessionLimits } from './client-socket.ts'
+import { failedFlushMs, type SessionLimits } from './client-socket.ts'
 import type { Clock, Timer } from './clock.ts'
 import { failureOf, type StdioSession } from './run-session.ts'
 import { SpdyConnection, type SpdyOwner, type SpdyStream } from './spdy-connection.ts'
@@ -45,6 +46,7 @@ export class SpdyTransport implements Transport, SpdyOwner {
   #timer: Timer | undefined
   #ready = false
   #finished = false
+  #failed = false
   #lastSize: TerminalSize | undefined
   #onResize: ((size: TerminalSize) => void) | undefined
 
@@ -121,6 +123,7 @@ export class SpdyTransport implements Transport, SpdyOwner {
         this.#roleIfRequired('stderr')?.end()
         this.#streams.get('error')?.end(status)
       } else this.#streams.get('error')?.write(status)
+      this.#failed = outcome.kind === 'failed'
       if (this.#sizesMayCome()) {
         this.#timer = this.#options.clock.after(resizeGraceMs, () => this.#close())
       } else this.#close()
@@ -148,7 +151,7 @@ export class SpdyTransport implements Transport, SpdyOwner {
   /** Resets stdin, resize and whatever else is open; before the start that is every stream. */
   #close(): void {
     this.#timer?.cancel()
-    this.#connection.close()
+    this.#connection.close(goAwayStatus.ok, this.#failed ? failedFlushMs : Infinity)
   }
 
   #roleIfRequired(role: Role): SpdyStream | undefined {

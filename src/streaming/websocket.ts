@@ -19,7 +19,13 @@ import { encodeStatus, type SessionOutcome } from '../wire/remote-status.ts'
 import type { StreamProtocol } from '../wire/stream-protocol.ts'
 import { TerminalSizeReader } from '../wire/terminal-size.ts'
 import type { Clock } from './clock.ts'
-import { ClientSocket, maxCopiedBytes, type DrainWaiter, type SessionLimits } from './client-socket.ts'
+import {
+  ClientSocket,
+  failedFlushMs,
+  maxCopiedBytes,
+  type DrainWaiter,
+  type SessionLimits,
+} from './client-socket.ts'
 import { webSocketProtocolOf } from './http-answers.ts'
 import { failureOf, type StdioSession } from './run-session.ts'
 import { StdinRelay } from './stdin-relay.ts'
@@ -112,7 +118,7 @@ export class WebSocketTransport implements Transport {
     const status = encodeStatus(outcome, protocol.statusAsJson)
     if (status.length > 0) this.#send(channels.error, status)
     this.#webSocket.close(code)
-    this.client.linger()
+    this.client.linger(outcome.kind === 'failed' ? failedFlushMs : Infinity)
   }
 
   #receive(message: Buffer): void {

@@ -13,8 +13,14 @@ test('listens on first use and tells the descriptor', async (t) => {
   const told: number[] = []
   server.onListening = (fd) => told.push(fd)
   assert.equal(server.listenFd(), undefined)
-  await Promise.all([exec(['exit']), exec(['exit'])])
+  const urls = await Promise.all([exec(['exit']), exec(['exit'])])
   assert.equal(told.length, 1)
+  for (const url of urls) {
+    const client = await SpdyClient.connect(url)
+    assert.match(client.status, /^HTTP\/1\.1 101 /)
+    client.socket.destroy()
+    await client.closed()
+  }
   assert.equal(server.listenFd(), told[0])
 })
 

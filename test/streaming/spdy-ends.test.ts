@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { decodeStatus } from '../../src/wire/remote-status.ts'
 import { checkLeaks } from '../support/leak-check.ts'
+import { ChildServer } from './support/child.ts'
 import { eventually } from './support/eventually.ts'
 import { pattern } from './support/fake-backend.ts'
 import { FakeClock } from './support/fake-clock.ts'
@@ -148,4 +149,48 @@ test('tells every client a failure when the server closes', async (t) => {
     kind: 'failed',
     message: 'Internal error occurred: error executing command in container: the monitor is stopping',
   })
+})
+
+test('lets the tail of a session wait for a client that does not read, but a failure not for long', async (t) => {
+  const clock = new FakeClock()
+  const { exec, backend, server } = startServer(t, { clock })
+  for (const failure of [false, true]) {
+    const client = await SpdyClient.connect(await exec(['hold']))
+    await client.openAll('error', 'stdout')
+    const run = await backend.next()
+    client.socket.pause()
+    // More than the buffers of the kernel take.
+    for (let i = 0; i < 32; i++) run.stdio.stdout?.write(Buffer.alloc(1024 * 1024))
+    if (failure) run.end.reject(new Error('dropped'))
+    else run.end.resolve({ code: 0 })
+    await run.end.promise.catch(() => {})
+    await new Promise((resolve) => setImmediate(resolve))
+    clock.advance(29_999)
+    assert.equal(server.sessions(), 1)
+    clock.advance(3_600_000)
+    if (failure) await eventually('forgotten', () => server.sessions() === 0)
+    else assert.equal(server.sessions(), 1)
+    client.socket.destroy()
+    await client.closed()
+    await eventually('forgotten', () => server.sessions() === 0)
+  }
+})
+
+test('is no success for a client whose server dies', async (t) => {
+  const child = new ChildServer(t)
+  const session = {
+    kind: 'exec',
+    containerId: 'c',
+    tty: false,
+    stdin: false,
+    stdout: true,
+    stderr: false,
+  } as const
+  const [url = ''] = await child.issue([{ ...session, command: ['hold'] }])
+  const client = await SpdyClient.connect(url)
+  await client.openAll('error', 'stdout')
+  child.process.kill('SIGKILL')
+  await client.until(() => client.ended)
+  assert.equal(client.bytesOf(1).toString(), ' ')
+  assert.equal(decodeStatus(client.bytesOf(1)).kind, 'failed')
 })
