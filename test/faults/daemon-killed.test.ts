@@ -3,9 +3,9 @@
 // often the daemon dies (20).
 
 import assert from 'node:assert/strict'
-import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { checkEcho } from '../support/checked-echo.ts'
 import { DaemonUnderTest } from '../support/daemon.ts'
 import {
   openForward,
@@ -17,9 +17,6 @@ import {
 
 const kills = Number(process.env['HOLDFAST_FAULT_KILLS'] ?? 20)
 const total = Number(process.env['HOLDFAST_FAULT_MIB'] ?? 50) * 1024 * 1024
-/** Unanswered bytes of a session: below what an attached client may have pending. */
-const window = 256 * 1024
-const pattern = randomBytes(4 * 1024 * 1024)
 
 let daemon: DaemonUnderTest
 let pod: { id: string; config: object }
@@ -82,7 +79,9 @@ test(`20 sessions go on over ${kills} kills of the daemon`, async () => {
   })()
   const ends = await Promise.all(
     sessions.map(async ({ name, client, code, endsBy }, i) => {
-      await echo(client, i * 4099).catch((error: unknown) => assert.fail(`${name}: ${String(error)}`))
+      await checkEcho(client, total, i * 4099).catch((error: unknown) =>
+        assert.fail(`${name}: ${String(error)}`),
+      )
       if (endsBy === 'eof') client.closeStdin()
       if (endsBy === 'vanishing') {
         client.vanish()
@@ -125,39 +124,4 @@ async function openAttach(transport: TransportName, i: number): Promise<SessionC
   })
   const streams = { stdin: true, stdout: true, stderr: true, tty: false }
   return openSession(transport, await daemon.url('Attach', { containerId, ...streams }), streams)
-}
-
-/** Sends `total` bytes in a window and checks that the same come back. */
-function echo(client: SessionClient, offset: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let sent = 0
-    let received = 0
-    const send = (): void => {
-      while (sent < total && sent - received < window) {
-        const length = Math.min(32 * 1024, total - sent, pattern.length - ((sent + offset) % pattern.length))
-        const from = (sent + offset) % pattern.length
-        client.send(pattern.subarray(from, from + length))
-        sent += length
-      }
-    }
-    client.consume((chunk) => {
-      for (let done = 0; done < chunk.length;) {
-        const from = (received + offset) % pattern.length
-        const length = Math.min(chunk.length - done, pattern.length - from)
-        if (!chunk.subarray(done, done + length).equals(pattern.subarray(from, from + length))) {
-          reject(new Error(`wrong bytes after ${received}`))
-          return
-        }
-        done += length
-        received += length
-      }
-      if (received === total) resolve()
-      else send()
-    })
-    client.ended.then(
-      (end) => received < total && reject(new Error(`ended after ${received}: ${JSON.stringify(end)}`)),
-      reject,
-    )
-    send()
-  })
 }
