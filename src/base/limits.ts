@@ -49,6 +49,8 @@ export const MAX_EXEC_SYNC_BYTES = 16 * 1024 * 1024
 export const DRAIN_GRACE_MS = 2_000
 
 // container
+/** A terminal's process is started when its client has said a size, or by then: all clients of kubectl's kind say one. */
+export const FIRST_SIZE_MS = 50
 /** After a client vanished, what ignores the hang-up of its terminal is killed (streaming.md §8 rule 33). */
 export const VANISHED_KILL_MS = 10_000
 /** An OCI runtime that has not finished by then is killed. */

@@ -77,9 +77,9 @@ export class ExecProcess {
     const processFile = join(context.directory, `exec-${tag}.json`)
     await context.keeper.hold(name, { record: encodeRecord(record) })
     try {
-      writeFileSync(processFile, processFileText(request.bundlePath, request.command, request.terminal), {
-        mode: 0o600,
-      })
+      const { bundlePath, command, terminal } = request
+      const size = request.terminalSize?.()
+      writeFileSync(processFile, processFileText(bundlePath, { command, terminal, size }), { mode: 0o600 })
       const launched = await launch(context, {
         what: `exec in container ${request.containerId}`,
         name,

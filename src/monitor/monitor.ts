@@ -5,7 +5,8 @@ import type { Socket } from 'node:net'
 import type { Diagnostics } from '../base/diagnostics.ts'
 import { MonitorError } from '../base/errors.ts'
 import { parseId } from '../base/ids.ts'
-import { withDeadline } from '../base/lifetime.ts'
+import { FIRST_SIZE_MS } from '../base/limits.ts'
+import { deferred, withDeadline } from '../base/lifetime.ts'
 import type { ExitStatus, RemoteStdio, TerminalSize } from '../base/remote-stdio.ts'
 import { Container, containerEntry } from '../container/container.ts'
 import { ContainerStore } from '../container/container-store.ts'
@@ -224,9 +225,13 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
     this.#beforeStart()
     const container = this.containers.running(session.containerId, `exec in container ${session.containerId}`)
     let terminalSize: TerminalSize | undefined
+    const sized = deferred<void>()
     stdio.onResize((size) => {
       terminalSize = size
+      sized.resolve()
     })
+    // A program may look at its terminal's size at once (case B32).
+    if (session.tty) await withDeadline(sized.promise, FIRST_SIZE_MS, () => undefined)
     const process = await container.exec({
       kind: 'stream',
       command: session.command,

@@ -10,6 +10,14 @@ interface ProcessSpec {
   readonly env?: readonly string[]
 }
 
+/** What an exec changes. */
+export interface ProcessChange {
+  readonly command: readonly string[]
+  readonly terminal: boolean
+  /** Of the terminal, when it is known already. */
+  readonly size: { readonly width: number; readonly height: number } | undefined
+}
+
 /** The kernel's limits on one string and, with the usual stack limit, on all of them: execve(2). */
 const maxStringBytes = 128 * 1024
 const maxTotalBytes = 2 * 1024 * 1024
@@ -18,7 +26,8 @@ const maxTotalBytes = 2 * 1024 * 1024
  * The JSON text. Throws `invalid-argument` for what execve would refuse, which crun and runc tell only afterwards, and when
  * the bundle's config.json cannot be read.
  */
-export function processFileText(bundlePath: string, command: readonly string[], terminal: boolean): string {
+export function processFileText(bundlePath: string, process: ProcessChange): string {
+  const { command, terminal, size } = process
   const path = join(bundlePath, 'config.json')
   let spec: ProcessSpec
   try {
@@ -31,7 +40,7 @@ export function processFileText(bundlePath: string, command: readonly string[], 
   // TERM as containerd sets it, where the container says none.
   const withTerm = terminal && !env.some((entry) => entry.startsWith('TERM=')) ? [...env, 'TERM=xterm'] : env
   checkSize([...command, ...withTerm])
-  return JSON.stringify({ ...spec, env: withTerm, args: command, terminal, consoleSize: undefined })
+  return JSON.stringify({ ...spec, env: withTerm, args: command, terminal, consoleSize: size })
 }
 
 function checkSize(strings: readonly string[]): void {

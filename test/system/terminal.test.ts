@@ -20,6 +20,16 @@ for (const runtime of runtimes) {
     })
 
     for (const transport of transports) {
+      test(`a terminal has its client's size from the start, over ${transport} (B32)`, async () => {
+        // The first size comes with the streams, before the process exists. crun 1.8 lets the process go before it has set
+        // the size that it was given.
+        const command = runtime === 'runc' ? ['stty', 'size'] : ['sh', '-c', 'sleep 0.3; stty size']
+        const session = await openExec(rig, { id: 'main', command, transport, tty: true })
+        session.resize(203, 57)
+        assert.deepEqual(await session.ended, { code: 0 })
+        assert.equal(session.stdout().toString(), '57 203\r\n')
+      })
+
       test(`a program hears of new sizes, and the last of many counts, over ${transport} (B32)`, async () => {
         const script = 'trap "stty size" WINCH; echo ready; while :; do sleep 0.05; done'
         const command = ['sh', '-c', script]
