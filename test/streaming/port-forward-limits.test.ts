@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 import { test } from 'node:test'
 import { checkLeaks } from '../support/leak-check.ts'
 import { eventually } from './support/eventually.ts'
-import { pattern } from './support/fake-backend.ts'
+import { connectTo, pattern } from './support/fake-backend.ts'
 import { FakeClock } from './support/fake-clock.ts'
 import { echo, forward, protocols, serve } from './support/forwarding.ts'
 import { control, data, SpdyClient, types, u32 } from './support/spdy-client.ts'
@@ -124,21 +124,71 @@ test('stops reading from the client above the limit, and goes on when the pod re
   await client.closed()
 })
 
-test('serves a hundred connections at once to a client that reads slowly', async (t) => {
-  const { portForward } = startServer(t)
-  const port = await serve(t, (socket) => socket.end(pattern(300_000)))
+test('holds fifty pods back while the client does not read, and gives each its turn', async (t) => {
+  const { portForward, backend } = startServer(t)
+  const bytes = pattern(1024 * 1024)
+  const dialled: Socket[] = []
+  backend.dialer = async (to, signal) => {
+    const socket = await connectTo(to, signal)
+    dialled.push(socket)
+    return socket
+  }
+  const port = await serve(t, (socket) => {
+    socket.once('data', () => socket.end(bytes))
+  })
   const client = await SpdyClient.connect(await portForward(), { protocols })
   const pairs: { error: number; stream: number }[] = []
-  for (let i = 0; i < 100; i++) pairs.push(await forward(client, port))
-  for (let i = 0; i < 50; i++) {
-    client.socket.pause()
-    await new Promise((resolve) => setImmediate(resolve))
-    client.socket.resume()
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-  for (const { stream, error } of pairs)
+  for (let i = 0; i < 50; i++) pairs.push(await forward(client, port))
+  client.socket.pause()
+  for (const { stream } of pairs) client.send(data(stream, 'go'))
+  await eventually('pods are held back', () => dialled.filter((socket) => socket.isPaused()).length > 30)
+  client.socket.resume()
+  for (const { stream, error } of pairs) {
     await client.until(() => client.hasFin(stream) && client.hasFin(error))
-  for (const { stream } of pairs) assert.ok(client.bytesOf(stream).equals(pattern(300_000)))
+    assert.ok(client.bytesOf(stream).equals(bytes))
+  }
+  client.socket.destroy()
+  await client.closed()
+})
+
+test('gives up a backend that never answers a dial', async (t) => {
+  const clock = new FakeClock()
+  const { portForward, backend } = startServer(t, { clock })
+  const client = await SpdyClient.connect(await portForward(), { protocols })
+  let aborted: AbortSignal | undefined
+  backend.dialer = (_port, signal) => {
+    aborted = signal
+    return new Promise(() => {})
+  }
+  const { error, stream } = await forward(client, 80)
+  await eventually('dial', () => aborted !== undefined)
+  clock.advance(10_000)
+  await client.until(() => client.framesOf(error, types.rst).length > 0)
+  assert.match(client.bytesOf(error).toString(), /^error forwarding port 80 to pod pod1, uid : .*timed out$/)
+  assert.equal(client.framesOf(stream, types.rst).length, 1)
+  assert.ok(aborted?.aborted)
+  client.socket.destroy()
+  await client.closed()
+})
+
+test('closes a pod socket whose client has gone during the dial', async (t) => {
+  const { portForward, backend } = startServer(t)
+  const port = await serve(t, echo)
+  const client = await SpdyClient.connect(await portForward(), { protocols })
+  let late: Socket | undefined
+  let release: (() => void) | undefined
+  backend.dialer = async (to, signal) => {
+    late = await connectTo(to, new AbortController().signal)
+    await new Promise<void>((resolve) => (release = resolve))
+    assert.ok(signal.aborted)
+    return late
+  }
+  const { stream } = await forward(client, port)
+  await eventually('connected', () => release !== undefined)
+  client.send(control(types.rst, 0, u32(stream, 5)), control(types.ping, 0, u32(1)))
+  await client.until(() => client.framesOf(1, types.ping).length > 0)
+  release?.()
+  await eventually('closed', () => late?.destroyed === true)
   client.socket.destroy()
   await client.closed()
 })
