@@ -16,7 +16,6 @@ checkLeaks()
 const exec = {
   kind: 'exec',
   containerId: 'c1',
-  command: ['count'],
   tty: false,
   stdin: true,
   stdout: true,
@@ -27,8 +26,8 @@ const exec = {
 const stallLimitMs = 5 * 250
 const growthLimitBytes = 64 * 1024 * 1024
 
-async function open(): Promise<SpdyClient> {
-  const [url = ''] = await child.issue([exec])
+async function open(command = 'hold'): Promise<SpdyClient> {
+  const [url = ''] = await child.issue([{ ...exec, command: [command] }])
   return await SpdyClient.connect(url)
 }
 
@@ -69,7 +68,7 @@ const fatal: readonly (readonly [string, () => Buffer])[] = [
 let idle: Measure
 
 before(async () => {
-  const client = await open()
+  const client = await open('count')
   await client.openAll('error', 'stdin', 'stdout')
   // Any use makes a Node process grow; what counts is what abuse adds.
   for (let i = 0; i < 128; i++) {
