@@ -25,7 +25,7 @@ export const MAX_PENDING_STDIN_BYTES = 256 * 1024
 export const SOCKET_HIGH_WATER_BYTES = 128 * 1024
 /** Port-forward: silence of the pod after the client's FIN that ends the connection (streaming.md §5.1). */
 export const HALF_CLOSED_QUIET_MS = 60_000
-/** A dial into the pod. */
+/** A dial into the pod, both address families together. */
 export const DIAL_TIMEOUT_MS = 5_000
 /** Port-forward: bytes that a pod has not taken, of one forwarded connection and of all of one client; above either
  * the client's socket is not read. */

@@ -1,21 +1,28 @@
 // Connects to a TCP port from inside a network namespace: IPv4 loopback first, then IPv6, never both at once.
 
 import { Socket } from 'node:net'
-import { MonitorError, messageOf } from '../base/errors.ts'
+import { MonitorError, isErrno, messageOf } from '../base/errors.ts'
 import { DIAL_TIMEOUT_MS } from '../base/limits.ts'
 import { netnsSocket } from '../native/addon.ts'
 
+/** IPv4's share of the time for a dial: a server whose queue is full gets its second chance, and IPv6 its own. */
+const ipv4Share = 0.8
+
 /**
  * A connection to localhost:port, half-open allowed and paused. `netnsPath` names the namespace: the path of a held
- * descriptor in /proc/self/fd, so that no name can be swapped under it. Rejects with both families' reasons.
+ * descriptor in /proc/self/fd, so that no name can be swapped under it. Rejects with both families' reasons. A server
+ * that resets what it has just accepted is no failed dial: that socket comes destroyed.
  */
 export async function dialPort(netnsPath: string, port: number, signal: AbortSignal): Promise<Socket> {
+  const started = Date.now()
   try {
-    return await connect(netnsPath, { family: 4, host: '127.0.0.1', port }, signal)
+    const ipv4 = { family: 4, host: '127.0.0.1', port, limitMs: DIAL_TIMEOUT_MS * ipv4Share } as const
+    return await connect(netnsPath, ipv4, signal)
   } catch (ipv4) {
     if (signal.aborted) throw ipv4
     try {
-      return await connect(netnsPath, { family: 6, host: '::1', port }, signal)
+      const limitMs = Math.max(0, DIAL_TIMEOUT_MS - (Date.now() - started))
+      return await connect(netnsPath, { family: 6, host: '::1', port, limitMs }, signal)
     } catch (ipv6) {
       throw new MonitorError(
         'unavailable',
@@ -30,6 +37,7 @@ interface Address {
   readonly family: 4 | 6
   readonly host: string
   readonly port: number
+  readonly limitMs: number
 }
 
 /** The descriptor is made by a short-lived thread inside the namespace and keeps it; libuv only connects it. */
@@ -38,7 +46,10 @@ function connect(netnsPath: string, address: Address, signal: AbortSignal): Prom
     // manualStart is undocumented, and keeps libuv from reading a socket that is not connected yet (native.md §5).
     const options = { fd: netnsSocket(netnsPath, address.family), allowHalfOpen: true, manualStart: true }
     const socket = new Socket(options)
-    const timer = setTimeout(() => fail(new MonitorError('deadline-exceeded', 'timed out')), DIAL_TIMEOUT_MS)
+    const timer = setTimeout(() => {
+      const waited = `nothing answered within ${address.limitMs / 1000} s; is its loopback interface up?`
+      fail(new MonitorError('deadline-exceeded', `connect ${address.host}:${address.port}: ${waited}`))
+    }, address.limitMs)
     const abort = (): void => fail(new MonitorError('canceled', 'given up'))
     const settle = (): void => {
       clearTimeout(timer)
@@ -50,7 +61,9 @@ function connect(netnsPath: string, address: Address, signal: AbortSignal): Prom
       settle()
       socket.on('error', () => undefined)
       socket.destroy()
-      reject(error)
+      // Nobody listening says ECONNREFUSED: this one was connected, and reset before we looked (case B36).
+      if (isErrno(error, 'ECONNRESET')) resolve(socket)
+      else reject(error)
     }
     const connected = (): void => {
       settle()
