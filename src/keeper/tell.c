@@ -184,15 +184,16 @@ static bool tell_reply(void)
   return true;
 }
 
-/* Tells what is to be told, as far as there is room. `sync` is the last: it means that all the rest was told. */
+/* Tells what is to be told, as far as there is room. An answer comes after the news that its message has caused; `sync` is
+ * the last: it means that all the rest was told. */
 void channel_output(void)
 {
   static const struct {
     unsigned what;
     bool (*tell)(void);
   } kinds[] = {
-    { TELL_REPLY, tell_reply },     { TELL_SIGNALS, tell_signals }, { TELL_EXITS, tell_exits },
-    { TELL_ENTRIES, tell_entries }, { TELL_SYNC, tell_sync },
+    { TELL_SIGNALS, tell_signals }, { TELL_EXITS, tell_exits }, { TELL_ENTRIES, tell_entries },
+    { TELL_REPLY, tell_reply },     { TELL_SYNC, tell_sync },
   };
   if (channel < 0 || to_tell == 0) {
     return;
