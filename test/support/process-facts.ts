@@ -46,3 +46,15 @@ export function fdTargets(pid: number): string[] {
 export function oomScoreAdj(pid: number): number {
   return Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8'))
 }
+
+/** Established TCP connections of a process. */
+export function tcpConnections(pid: number): number {
+  const inodes = new Set(fdTargets(pid).flatMap((target) => /^socket:\[(\d+)\]$/.exec(target)?.[1] ?? []))
+  return readFileSync(`/proc/${pid}/net/tcp`, 'utf8')
+    .split('\n')
+    .slice(1)
+    .filter((line) => {
+      const fields = line.trim().split(/\s+/)
+      return fields[3] === '01' && inodes.has(fields[9] ?? '')
+    }).length
+}

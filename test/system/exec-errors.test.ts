@@ -46,6 +46,18 @@ for (const runtime of runtimes) {
       })
     }
 
+    test('a paused container runs nothing, and says so (B80)', async () => {
+      rig.runOci('pause', 'main')
+      try {
+        for (const transport of transports) {
+          const { end } = await runExec(rig, { id: 'main', command: ['true'], transport })
+          assert.match(failureOf(end), /paused/)
+        }
+      } finally {
+        rig.runOci('resume', 'main')
+      }
+    })
+
     test('arguments reach the program byte for byte (B62)', async () => {
       const args = [
         '\necho hello',
