@@ -7,7 +7,7 @@ import { DRAIN_GRACE_MS, VANISHED_KILL_MS } from '../base/limits.ts'
 import { withDeadline } from '../base/lifetime.ts'
 import type { ExitStatus, RemoteStdio, TerminalSize } from '../base/remote-stdio.ts'
 import type { KeeperExit } from '../keeper/keeper-client.ts'
-import { processFileText } from '../oci/process-file.ts'
+import { processFileOf } from '../oci/process-file.ts'
 import { ProcessStdio } from '../stdio/process-stdio.ts'
 import type { ContainerContext } from './context.ts'
 import { launch } from './launch.ts'
@@ -27,6 +27,8 @@ export interface ExecRequest {
   readonly terminalSize?: () => TerminalSize | undefined
 }
 
+/** `run-oci` gives the OCI runtime this OOM score, and the process inherits it. */
+const launchOomVariable = 'HOLDFAST_LAUNCH_OOM'
 let lastExec = 0
 
 /** What it prints is read and thrown away. */
@@ -79,7 +81,8 @@ export class ExecProcess {
     try {
       const { bundlePath, command, terminal } = request
       const size = request.terminalSize?.()
-      writeFileSync(processFile, processFileText(bundlePath, { command, terminal, size }), { mode: 0o600 })
+      const { text, oomScoreAdj } = processFileOf(bundlePath, { command, terminal, size })
+      writeFileSync(processFile, text, { mode: 0o600 })
       const launched = await launch(context, {
         what: `exec in container ${request.containerId}`,
         name,
@@ -88,7 +91,10 @@ export class ExecProcess {
         holdInput: false,
         pidFile: record.pidFile,
         runtimePidFile: record.runtimePidFile,
-        env: request.env,
+        env:
+          oomScoreAdj === undefined
+            ? request.env
+            : [...request.env, [launchOomVariable, String(oomScoreAdj)]],
         ...(request.terminalSize === undefined ? {} : { terminalSize: request.terminalSize }),
         args: (consoleSocket) =>
           context.runtime.execArgs({

@@ -8,6 +8,7 @@ import { MonitorError } from '../base/errors.ts'
 
 interface ProcessSpec {
   readonly env?: readonly string[]
+  readonly oomScoreAdj?: number
 }
 
 /** What an exec changes. */
@@ -22,11 +23,18 @@ export interface ProcessChange {
 const maxStringBytes = 128 * 1024
 const maxTotalBytes = 2 * 1024 * 1024
 
+export interface ProcessFile {
+  /** The JSON. */
+  readonly text: string
+  /** What crun does not apply to an exec: to be set before it is started. */
+  readonly oomScoreAdj: number | undefined
+}
+
 /**
- * The JSON text. Throws `invalid-argument` for what execve would refuse, which crun and runc tell only afterwards, and when
+ * The process file of an exec. Throws `invalid-argument` for what execve would refuse, which crun and runc tell only afterwards, and when
  * the bundle's config.json cannot be read.
  */
-export function processFileText(bundlePath: string, process: ProcessChange): string {
+export function processFileOf(bundlePath: string, process: ProcessChange): ProcessFile {
   const { command, terminal, size } = process
   const path = join(bundlePath, 'config.json')
   let spec: ProcessSpec
@@ -40,7 +48,8 @@ export function processFileText(bundlePath: string, process: ProcessChange): str
   // TERM as containerd sets it, where the container says none.
   const withTerm = terminal && !env.some((entry) => entry.startsWith('TERM=')) ? [...env, 'TERM=xterm'] : env
   checkSize([...command, ...withTerm])
-  return JSON.stringify({ ...spec, env: withTerm, args: command, terminal, consoleSize: size })
+  const text = JSON.stringify({ ...spec, env: withTerm, args: command, terminal, consoleSize: size })
+  return { text, oomScoreAdj: spec.oomScoreAdj }
 }
 
 function checkSize(strings: readonly string[]): void {

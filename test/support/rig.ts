@@ -39,6 +39,7 @@ export interface ContainerSpec {
   readonly logDirectory?: string
   readonly annotations?: Record<string, string>
   readonly memoryLimit?: number
+  readonly oomScoreAdj?: number
   /** Joined by path. */
   readonly networkNamespace?: string
   /** The container shares the host's pids. */
@@ -300,6 +301,7 @@ function writeBundle(bundle: string, rootfs: string, spec: ContainerSpec): void 
       args: spec.args,
       env: ['PATH=/bin', ...(spec.env ?? [])],
       cwd: '/',
+      ...(spec.oomScoreAdj === undefined ? {} : { oomScoreAdj: spec.oomScoreAdj }),
       capabilities: Object.fromEntries(
         ['bounding', 'effective', 'permitted'].map((set) => [
           set,
