@@ -79,7 +79,7 @@ export class SpdyTransport implements Transport, SpdyOwner {
   }
 
   opened(stream: SpdyStream, headers: ReadonlyMap<string, string>): void {
-    const role = headers.get('streamtype') as Role
+    const role = headers.get('streamtype')
     // An unknown or second stream of a kind is accepted, because a refusal fails the client, and ignored.
     if (!isRole(role) || this.#streams.has(role)) return stream.reply()
     this.#streams.set(role, stream)

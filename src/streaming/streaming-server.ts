@@ -54,6 +54,7 @@ const headersTimeoutMs = 10_000
 /** Sockets of all kinds, so that idle connections cannot take every descriptor. */
 const maxConnections = 4096
 const stopping = 'the monitor is stopping'
+const closingDown: Refusal = { status: 503, body: stopping }
 
 /** What Node hands over with a request to upgrade. */
 interface Upgrade {
@@ -209,6 +210,7 @@ export class StreamingServer {
     this.#inflate ??= loadInflate()
     const inflate = await this.#inflate
     if (socket.destroyed) return undefined
+    if (this.#closing) return refuseUpgrade(socket, closingDown)
     acceptSpdy(socket, protocol.name)
     const { backend } = this.#options
     const common = { inflate, clock: this.#clock, limits: this.#limits }
@@ -230,6 +232,7 @@ export class StreamingServer {
     }
     this.#handshaker ??= createHandshaker()
     const handshaker = await this.#handshaker
+    if (this.#closing) return refuseUpgrade(socket, closingDown)
     handshaker.handleUpgrade(request, socket, head, (webSocket) => {
       const options = { session, protocol, clock: this.#clock, limits: this.#limits }
       const transport = new WebSocketTransport(webSocket, socket, options)
@@ -242,7 +245,6 @@ export class StreamingServer {
   #enter(socket: Duplex, session: { stop(message: string): void }): void {
     this.#live.set(socket, session)
     socket.once('close', () => this.#live.delete(socket))
-    if (this.#closing) session.stop(stopping)
   }
 
   /** Spends the request's token. */

@@ -96,6 +96,10 @@ export class WebSocketTransport implements Transport {
     webSocket.on('ping', (payload) => this.#pong(payload))
     // ws has answered a broken frame with its close code; the connection is of no further use.
     webSocket.on('error', () => this.client.abandon())
+    // ws has read a Close frame and answers it behind all output that waits: too late to be the sign.
+    socket.on('data', () => {
+      if (webSocket.readyState === webSocket.CLOSING && !this.#finished) this.client.abandon()
+    })
     this.#sendReady()
   }
 

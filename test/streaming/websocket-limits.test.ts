@@ -199,6 +199,18 @@ for (const [name, leave] of [
   })
 }
 
+test('tells the backend at once of a Close frame behind which output waits', async (t) => {
+  const { exec, backend } = startServer(t)
+  const { socket } = await rawWebSocket(await exec(['hold'], { stdin: true }))
+  const run = await backend.next()
+  socket.pause()
+  // More than the buffers of the kernel take.
+  for (let i = 0; i < 32; i++) run.stdio.stdout?.write(Buffer.alloc(1024 * 1024))
+  socket.write(maskedFrame(0x88, Buffer.from([3, 232])))
+  await run.end.promise
+  socket.destroy()
+})
+
 test('does not wait long for a client that never answers its Close', async (t) => {
   const clock = new FakeClock()
   const { exec, server } = startServer(t, { clock })
