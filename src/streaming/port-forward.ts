@@ -3,7 +3,6 @@
 
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { inflateRawSync } from 'node:zlib'
 import {
   MAX_FORWARD_BUFFER_BYTES,
   MAX_FORWARD_STREAMS,
@@ -23,7 +22,6 @@ export interface PortForwardOptions {
   readonly backend: StreamingBackend
   readonly clock: Clock
   readonly limits: SessionLimits
-  readonly inflate: typeof inflateRawSync
 }
 
 export class PortForward implements SpdyOwner, ForwardOwner {
@@ -40,12 +38,11 @@ export class PortForward implements SpdyOwner, ForwardOwner {
 
   constructor(socket: Duplex, options: PortForwardOptions) {
     this.#options = options
-    const { clock, limits, inflate, session } = options
+    const { clock, limits, session } = options
     this.clock = clock
     this.podSandboxId = session.podSandboxId
     this.#connection = new SpdyConnection(socket, {
       owner: this,
-      inflate,
       clock,
       limits,
       maxStreams: MAX_FORWARD_STREAMS,

@@ -2,7 +2,6 @@
 // It knows no session; flow control is TCP's, so the whole connection is held back at once (streaming.md §2.5).
 
 import type { Duplex } from 'node:stream'
-import type { inflateRawSync } from 'node:zlib'
 import { MonitorError } from '../base/errors.ts'
 import type { ByteSink } from '../base/remote-stdio.ts'
 import {
@@ -42,7 +41,6 @@ export interface SpdyStreamListener {
 }
 
 export interface SpdyConnectionOptions {
-  readonly inflate: typeof inflateRawSync
   readonly owner: SpdyOwner
   readonly clock: Clock
   readonly limits: SessionLimits
@@ -63,7 +61,7 @@ export class SpdyConnection implements SpdyFrameListener {
   readonly #owner: SpdyOwner
   readonly #maxStreams: number
   readonly #reader = new SpdyReader(this)
-  readonly #inflater: HeaderInflater
+  readonly #inflater = new HeaderInflater()
   readonly #streams = new Map<number, SpdyStream>()
   #inflatedLimit = 0
   #lastStreamId = 0
@@ -74,7 +72,6 @@ export class SpdyConnection implements SpdyFrameListener {
   constructor(socket: Duplex, options: SpdyConnectionOptions) {
     this.#owner = options.owner
     this.#maxStreams = options.maxStreams
-    this.#inflater = new HeaderInflater(options.inflate)
     const { clock, limits, owner } = options
     const flow = {
       pause: () => void socket.pause(),

@@ -2,7 +2,6 @@
 // (streaming.md §2.4, §2.7).
 
 import type { Duplex } from 'node:stream'
-import type { inflateRawSync } from 'node:zlib'
 import type { RemoteStdio, TerminalSize } from '../base/remote-stdio.ts'
 import { goAwayStatus } from '../wire/spdy-frame.ts'
 import { encodeStatus, type SessionOutcome } from '../wire/remote-status.ts'
@@ -29,7 +28,6 @@ export interface SpdyTransportOptions {
   readonly protocol: StreamProtocol
   readonly clock: Clock
   readonly limits: SessionLimits
-  readonly inflate: typeof inflateRawSync
   /** Called once, when all required streams are there: only then may anything run. */
   readonly onReady: (transport: SpdyTransport) => void
 }
@@ -52,9 +50,9 @@ export class SpdyTransport implements Transport, SpdyOwner {
 
   constructor(socket: Duplex, options: SpdyTransportOptions) {
     this.#options = options
-    const { session, inflate, clock, limits } = options
+    const { session, clock, limits } = options
     this.#required = requiredRoles(session)
-    this.#connection = new SpdyConnection(socket, { owner: this, inflate, clock, limits, maxStreams })
+    this.#connection = new SpdyConnection(socket, { owner: this, clock, limits, maxStreams })
     const { client } = this.#connection
     this.#stdin = new StdinRelay((held) => (held ? client.hold('stdin') : client.release('stdin')))
     this.#timer = clock.after(limits.creationMs, () =>

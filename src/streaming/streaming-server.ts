@@ -16,7 +16,6 @@ import {
   STREAM_CREATION_TIMEOUT_MS,
   TOKEN_LIFETIME_MS,
 } from '../base/limits.ts'
-import { loadInflate } from '../wire/spdy-headers.ts'
 import { portForwardProtocol, spdyProtocols, type StreamProtocol } from '../wire/stream-protocol.ts'
 import type { SessionLimits } from './client-socket.ts'
 import { systemClock, type Clock } from './clock.ts'
@@ -76,7 +75,6 @@ export class StreamingServer {
   #http: Server | undefined
   #origin: Promise<string> | undefined
   #handshaker: Promise<WebSocketServer> | undefined
-  #inflate: ReturnType<typeof loadInflate> | undefined
   #closing = false
 
   constructor(options: StreamingServerOptions) {
@@ -194,26 +192,21 @@ export class StreamingServer {
     socket.on('error', () => socket.destroy())
     const session = this.#take(request)
     if ('status' in session) return refuseUpgrade(socket, session)
-    const served = asksForWebSocket(request)
-      ? this.#upgradeWebSocket(session, upgrade)
-      : this.#upgradeSpdy(session, upgrade)
-    served.catch((error: unknown) => {
+    if (!asksForWebSocket(request)) return this.#upgradeSpdy(session, upgrade)
+    this.#upgradeWebSocket(session, upgrade).catch((error: unknown) => {
       this.#options.diagnostics.error(`serve ${session.kind}: ${messageOf(error)}`)
       socket.destroy()
     })
     return undefined
   }
 
-  async #upgradeSpdy(session: Session, { request, socket, head }: Upgrade): Promise<void> {
+  #upgradeSpdy(session: Session, { request, socket, head }: Upgrade): void {
     const protocol = spdyProtocolOf(request, acceptedBy(session))
     if ('status' in protocol) return refuseUpgrade(socket, protocol)
-    this.#inflate ??= loadInflate()
-    const inflate = await this.#inflate
-    if (socket.destroyed) return undefined
     if (this.#closing) return refuseUpgrade(socket, closingDown)
     acceptSpdy(socket, protocol.name)
     const { backend } = this.#options
-    const common = { inflate, clock: this.#clock, limits: this.#limits }
+    const common = { clock: this.#clock, limits: this.#limits }
     if (session.kind === 'portforward') {
       const forward = new PortForward(socket, { ...common, session, backend })
       this.#enter(socket, forward)

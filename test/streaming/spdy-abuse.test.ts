@@ -68,7 +68,7 @@ const fatal: readonly (readonly [string, () => Buffer])[] = [
 let idle: Measure
 
 before(async () => {
-  const client = await open('count')
+  const client = await open('discard')
   await client.openAll('error', 'stdin', 'stdout')
   // Any use makes a Node process grow; what counts is what abuse adds.
   for (let i = 0; i < 128; i++) {

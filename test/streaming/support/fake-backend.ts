@@ -124,6 +124,9 @@ export class FakeBackend implements StreamingBackend {
         await run.stdin.ended.promise
         await writeAll(stdio.stdout, Buffer.from(`${run.stdin.bytes}\n`))
         return finish(stdio, number(0))
+      case 'discard':
+        stdio.connectStdin?.({ write: () => true, end: () => {}, buffered: 0, onDrain: undefined })
+        return await run.end.promise
       case 'exit':
         return finish(stdio, number(0))
       case 'kill':
