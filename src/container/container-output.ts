@@ -29,6 +29,8 @@ interface Client {
 
 interface Copy {
   readonly fanout: Fanout
+  /** Settles with the keeper's answer. */
+  readonly started: Promise<void>
   readonly pump: OutputPump
   readonly clients: Map<ByteSink, Client>
 }
@@ -87,12 +89,20 @@ export class ContainerOutput {
       events.ended()
       return
     }
-    const copy = this.#copies[stream] ?? (await this.#start(stream))
+    const copy = this.#copies[stream] ?? this.#start(stream)
     const remove = copy.fanout.add(sink, (error) => {
-      copy.clients.delete(sink)
+      this.#forget(stream, copy, sink)
       events.dropped(error)
     })
+    // Before the keeper answers: a copy that ends at once has its client by then.
     copy.clients.set(sink, { events, remove })
+    try {
+      await copy.started
+    } catch (error) {
+      // The stream has ended, and the news of it is on its way.
+      if (!(error instanceof MonitorError && error.code === 'failed-precondition')) throw error
+      events.ended()
+    }
   }
 
   /** The client left. Without clients there is no copy. */
@@ -100,43 +110,44 @@ export class ContainerOutput {
     const copy = this.#copies[stream]
     const client = copy?.clients.get(sink)
     if (copy === undefined || client === undefined) return
-    copy.clients.delete(sink)
     client.remove()
-    if (copy.clients.size === 0) this.#stop(stream, copy)
+    this.#forget(stream, copy, sink)
   }
 
   /** The container is over: no more copies. What the keeper has copied by now is still delivered. */
   finish(): void {
     this.#finished = true
-    for (const stream of [0, 1] as const) if (this.#copies[stream] !== undefined) this.#endCopy(stream)
-  }
-
-  close(): void {
     for (const stream of [0, 1] as const) {
-      const copy = this.#copies[stream]
-      if (copy !== undefined) this.#stop(stream, copy)
+      // The copy of a stream that has ended may still carry its last bytes: the keeper ends it behind them.
+      const open = this.#state?.streams[stream].ended !== true
+      if (open && this.#copies[stream] !== undefined) this.#endCopy(stream)
     }
   }
 
-  async #start(stream: StreamNumber): Promise<Copy> {
+  /** Settles when no client waits for copied bytes any more: until then the keeper needs its entry. */
+  async delivered(): Promise<void> {
+    await Promise.all(this.#copies.flatMap((copy) => copy?.pump.ended ?? []))
+  }
+
+  #start(stream: StreamNumber): Copy {
     const [ours, theirs] = socketpair()
     const fanout = new Fanout()
+    const asked = this.#keeper.copy(this.#entry, stream, { fd: theirs, patienceMs: COPY_PATIENCE_MS })
     const copy: Copy = {
       fanout,
+      started: asked.finally(() => closeSync(theirs)),
       pump: new OutputPump({ fd: ours, terminal: false, sink: fanout }),
       clients: new Map(),
     }
     this.#copies[stream] = copy
+    copy.started.catch(() => this.#stop(stream, copy))
     void this.#watch(stream, copy)
-    try {
-      await this.#keeper.copy(this.#entry, stream, { fd: theirs, patienceMs: COPY_PATIENCE_MS })
-    } catch (error) {
-      this.#stop(stream, copy)
-      throw error
-    } finally {
-      closeSync(theirs)
-    }
     return copy
+  }
+
+  #forget(stream: StreamNumber, copy: Copy, sink: ByteSink): void {
+    copy.clients.delete(sink)
+    if (copy.clients.size === 0) this.#stop(stream, copy)
   }
 
   #stop(stream: StreamNumber, copy: Copy): void {
@@ -161,7 +172,8 @@ export class ContainerOutput {
       await withDeadline(this.#news.promise, verdictMs / 10, () => undefined)
     }
     const state = this.#state?.streams[stream]
-    const lostAt = this.#finished || state?.ended === true ? undefined : state?.lostAt
+    // Also at the stream's end: the last bytes may be those that the copy did not take.
+    const lostAt = state?.lostAt
     for (const { events } of copy.clients.values()) {
       if (lostAt === undefined) events.ended()
       else events.dropped(missed(lostAt, state?.bytes ?? lostAt))

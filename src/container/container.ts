@@ -88,11 +88,12 @@ export class Container {
   static async create(context: ContainerContext, options: CreateOptions): Promise<Container> {
     const { record } = options
     const entry = containerEntry(record.id)
-    const log = record.logPath === '' ? undefined : openLogFile(record.logPath)
+    // A successor that finds it knows that this runtime wrote it.
+    rmSync(record.pidFile, { force: true })
+    await context.keeper.hold(entry, { record: encodeRecord(record) })
+    let log: LogFile | undefined
     try {
-      await context.keeper.hold(entry, { record: encodeRecord(record) })
-      // A successor that finds it knows that this runtime wrote it.
-      rmSync(record.pidFile, { force: true })
+      if (record.logPath !== '') log = openLogFile(record.logPath)
       const launched = await launch(context, {
         what: `create container ${record.id}`,
         name: entry,
@@ -276,7 +277,7 @@ export class Container {
     await this.#context.keeper.drop(containerEntry(this.id))
     // A left-over daemon may print on: its output goes to the log until its streams end.
     await this.output.ended
-    this.output.close()
+    await this.output.delivered()
     this.#dropEntry('io')
   }
 
@@ -320,6 +321,8 @@ export class Container {
 
   /** A status that is lost is never success: 255, and one diagnostic. */
   async #waitForExit(): Promise<Pick<KeeperExit, 'number' | 'status'>> {
+    // A predecessor wrote it down. It may have claimed the status, too, and the pid be another process's by now.
+    if (this.state === 'exiting') return { number: 0, status: { code: this.#record.exitCode } }
     try {
       return await this.#context.exits.wait(this.pid)
     } catch (error) {
