@@ -29,6 +29,9 @@ export interface ExecRequest {
 
 /** `run-oci` gives the OCI runtime this OOM score, and the process inherits it. */
 const launchOomVariable = 'HOLDFAST_LAUNCH_OOM'
+
+const SIGKILL = 9
+
 let lastExec = 0
 
 /** What it prints is read and thrown away. */
@@ -106,8 +109,16 @@ export class ExecProcess {
           }),
       })
       const started = { ...record, pid: launched.pid }
-      await context.keeper.record(name, encodeRecord(started))
-      return new ExecProcess(context, name, started, new ProcessStdio(launched))
+      const stdio = new ProcessStdio(launched)
+      try {
+        await context.keeper.record(name, encodeRecord(started))
+      } catch (error) {
+        stdio.close()
+        await context.keeper.kill(launched.pid, SIGKILL)
+        await Promise.allSettled(['out', 'err'].map((suffix) => context.keeper.drop(`${name}/${suffix}`)))
+        throw error
+      }
+      return new ExecProcess(context, name, started, stdio)
     } catch (error) {
       await context.keeper.drop(name)
       throw error

@@ -65,7 +65,8 @@ async function finishInTime(
   const canceled = (): void => {
     if (signal.reason instanceof MonitorError && signal.reason.code === 'canceled') end()
   }
-  signal.addEventListener('abort', canceled, { once: true })
+  if (signal.aborted) canceled()
+  else signal.addEventListener('abort', canceled, { once: true })
   try {
     const status = await process.finished
     return timedOut ? { ...status, timedOut } : status

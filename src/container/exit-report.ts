@@ -28,6 +28,14 @@ export function startCleanup(record: ContainerRecord, launcher: string, diagnost
   })
 }
 
+function removeQuietly(path: string): void {
+  try {
+    rmSync(path, { force: true })
+  } catch {
+    // A path that cannot be written may be one that cannot be looked at either (ENOTDIR, ENAMETOOLONG).
+  }
+}
+
 /** CRI-O watches for the file and reads it at once: it must never be seen empty. */
 function writeAtomically(path: string, text: string, diagnostics: Diagnostics): void {
   const temporary = join(dirname(path), `.${basename(path)}.holdfast`)
@@ -36,6 +44,6 @@ function writeAtomically(path: string, text: string, diagnostics: Diagnostics): 
     renameSync(temporary, path)
   } catch (error) {
     diagnostics.error(`write exit file ${path}: ${messageOf(error)}`)
-    rmSync(temporary, { force: true })
+    removeQuietly(temporary)
   }
 }
