@@ -82,12 +82,13 @@ export class AttachEndpoints {
       },
     )
     this.#sockets.set(record.socketPath, socket)
-    const close = (): void => {
+    // Its clients have the last of the output still to come, and `done` behind it.
+    const stop = (): void => {
       if (this.#sockets.get(record.socketPath) === socket) this.#sockets.delete(record.socketPath)
-      socket.close()
+      socket.stopListening()
       this.#quietly(this.#context.keeper.drop(name))
     }
-    container.exited.then(close, close)
+    container.exited.then(stop, stop)
     return socket
   }
 

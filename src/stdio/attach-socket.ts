@@ -81,13 +81,18 @@ export class AttachSocket {
     )
   }
 
-  /** Stops listening, removes the path if it is still ours, and disconnects the clients that are left. */
+  /** Stops listening, and disconnects the clients that are left. */
   close(): void {
+    this.stopListening()
+    for (const client of this.#clients) client.close(undefined)
+  }
+
+  /** Removes the path if it is still ours. Clients that are connected stay until their sessions end. */
+  stopListening(): void {
     if (!this.#open) return
     const ours = this.reachable
     this.#open = false
     this.#server.close()
-    for (const client of this.#clients) client.close(undefined)
     try {
       if (ours) unlinkSync(this.path)
     } catch {

@@ -268,6 +268,21 @@ describe('an attach socket', () => {
     container.socket.close()
   })
 
+  test('goes on with its clients when it listens no more', async () => {
+    const container = new Container()
+    const peer = new Peer(container.path)
+    await container.clients(1)
+    container.socket.stopListening()
+    assert.ok(!existsSync(container.path))
+    container.stdout.write(Buffer.from('last words'))
+    container.end()
+    await peer.until(() => peer.ended)
+    assert.equal(peer.data(2).toString(), 'last words')
+    assert.equal(peer.packets.at(-1)?.[0], 0)
+    peer.close()
+    container.socket.close()
+  })
+
   test('lets a client that shut its side down go on reading', async () => {
     const container = new Container()
     const connection = unixConnect(container.path, 'seqpacket')
