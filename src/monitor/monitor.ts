@@ -55,7 +55,7 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
   readonly attachEndpoints: AttachEndpoints
   readonly #parts: MonitorParts
   readonly #context: ContainerContext
-  readonly #creating = new Set<string>()
+  readonly #creating = new Map<string, Promise<Container>>()
   #streaming: Promise<StreamingServer> | undefined
   #namespaces: NamespacesRecord | undefined
   #makingNamespaces: Promise<void> | undefined
@@ -102,17 +102,10 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
         `create container ${id}: descriptors of the fd socket are not supported yet`,
       )
     }
-    this.#creating.add(id)
+    const creation = this.#create(id, request)
+    this.#creating.set(id, creation)
     try {
-      const container = await Container.create(this.#context, {
-        record: newRecord(id, request, this.#context.directory),
-        bundlePath: request.bundlePath,
-        globalArgs: request.globalArgs,
-        commandArgs: request.commandArgs,
-        env: request.env,
-      })
-      this.containers.add(container)
-      return container.pid
+      return (await creation).pid
     } finally {
       this.#creating.delete(id)
     }
@@ -274,7 +267,10 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
   async stop(): Promise<void> {
     this.#stopping = true
     await (await this.#streaming)?.close()
-    const running = this.containers.all().filter((container) => container.state === 'running')
+    await withDeadline<unknown>(Promise.allSettled(this.#creating.values()), createTimeoutMs, () => {
+      this.diagnostics.error(`stop: ${this.#creating.size} containers are still being created`)
+    })
+    const running = this.containers.all().filter((container) => container.state !== 'exited')
     await Promise.allSettled(running.map((container) => container.kill(9)))
     const exits = Promise.allSettled(running.map((container) => container.exited))
     await withDeadline<unknown>(exits, stopTimeoutMs, () => {
@@ -288,6 +284,18 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
       await this.#context.keeper.drop('netns').catch(() => undefined)
       await removePodNamespaces(this.#namespaces)
     }
+  }
+
+  async #create(id: string, request: Requests.CreateContainerRequest): Promise<Container> {
+    const container = await Container.create(this.#context, {
+      record: newRecord(id, request, this.#context.directory),
+      bundlePath: request.bundlePath,
+      globalArgs: request.globalArgs,
+      commandArgs: request.commandArgs,
+      env: request.env,
+    })
+    this.containers.add(container)
+    return container
   }
 
   async #makeNamespaces(wanted: NamespacesRecord): Promise<void> {
@@ -327,6 +335,8 @@ export class Monitor implements Requests.MonitorCalls, StreamingBackend {
 }
 
 const stopTimeoutMs = 10_000
+/** For OCI runtimes that are at work when the monitor is to stop. */
+const createTimeoutMs = 5_000
 
 function checkCommand(what: string, command: readonly string[]): void {
   if (command.length === 0) throw new MonitorError('invalid-argument', `${what}: the command is empty`)

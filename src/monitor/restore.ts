@@ -21,14 +21,14 @@ export type Held = Map<string, HeldEntry>
 
 /** Restores all but the lock and the RPC listener, which the caller took. Leaves `held` with what nobody knew. */
 export async function restore(monitor: Monitor, context: ContainerContext, held: Held): Promise<void> {
-  await restoreNamespaces(monitor, held)
+  await guard(context, 'namespaces', () => restoreNamespaces(monitor, held))
   for (const name of [...held.keys()].filter((name) => /^container\/[^/]+$/.test(name))) {
     await guard(context, name, () => restoreContainer(monitor, context, held, name))
   }
   for (const name of [...held.keys()].filter((name) => /^exec\/[^/]+$/.test(name))) {
     await guard(context, name, () => restoreExec(monitor, context, held, name))
   }
-  for (const name of [...held.keys()].filter((name) => /^attach\/[^/]+$/.test(name))) {
+  for (const name of new Set([...held.keys()].flatMap((name) => /^attach\/[^/]+/.exec(name)?.[0] ?? []))) {
     await guard(context, name, () => restoreAttach(monitor, context, held, name))
   }
   const listener = take(held, 'listener/http')?.fd
@@ -98,11 +98,17 @@ async function relogIfUnnamed(
 ): Promise<ContainerRecord> {
   const inode = io?.pump?.inode ?? 0
   if (record.logPath === '' || inode === 0 || logPathNames(record.logPath, inode)) return record
-  const fd = reopenLogFile(record.logPath, inode, true)
   try {
-    await context.keeper.relog(`container/${record.id}/io`, fd)
-  } finally {
-    closeSync(fd)
+    const fd = reopenLogFile(record.logPath, inode, true)
+    try {
+      await context.keeper.relog(`container/${record.id}/io`, fd)
+    } finally {
+      closeSync(fd)
+    }
+  } catch (error) {
+    // The container counts for more than its log.
+    context.diagnostics.error(`container ${record.id}: go on in its log: ${messageOf(error)}`)
+    return record
   }
   const relogged = { ...record, relogged: true }
   await context.keeper.record(`container/${record.id}`, encodeRecord(relogged))
@@ -149,6 +155,8 @@ async function restoreExec(
   const process = ExecProcess.adopt(context, name, { ...record, pid }, fds)
   const container = monitor.containers.all().find((other) => other.id === record.containerId)
   container?.trackExec(process)
+  // Its container has exited: nobody else ends it.
+  if (container === undefined || container.state === 'exited') await process.kill()
 }
 
 async function restoreAttach(
@@ -157,20 +165,21 @@ async function restoreAttach(
   held: Held,
   name: string,
 ): Promise<void> {
-  const entry = take(held, name)!
+  const entry = take(held, name)
   const connections = [...held.keys()]
     .filter((other) => other.startsWith(`${name}/`))
     .flatMap((other) => take(held, other)!)
-  const record = decodeRecord<AttachRecord>(name, entry.record)
-  const container = monitor.containers.all().find((other) => other.id === record.containerId)
+  // Without its listener the container has exited.
+  const record = entry === undefined ? undefined : decodeRecord<AttachRecord>(name, entry.record)
+  const container = monitor.containers.all().find((other) => other.id === record?.containerId)
   const fds = connections.flatMap((connection) =>
     connection.fd === undefined ? [] : [{ name: connection.name, fd: connection.fd }],
   )
-  if (container !== undefined && entry.fd !== undefined) {
+  if (container !== undefined && record !== undefined && entry?.fd !== undefined) {
     monitor.attachEndpoints.adopt(container, record, { name, fd: entry.fd, connections: fds })
     return
   }
-  for (const fd of [entry.fd, ...fds.map((connection) => connection.fd)]) if (fd !== undefined) closeSync(fd)
+  for (const fd of [entry?.fd, ...fds.map((connection) => connection.fd)]) if (fd !== undefined) closeSync(fd)
   await dropAll(context, [name, ...connections.map((connection) => connection.name)])
 }
 

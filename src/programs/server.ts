@@ -1,6 +1,15 @@
 // The server that the keeper starts: takes over what is held, listens, says `ready`, and leaves when it is told to.
 
-import { constants, openSync, readFileSync, readlinkSync, rmSync, writeSync, ftruncateSync } from 'node:fs'
+import {
+  closeSync,
+  constants,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeSync,
+  ftruncateSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { Diagnostics } from '../base/diagnostics.ts'
 import { MonitorError, messageOf } from '../base/errors.ts'
@@ -33,7 +42,7 @@ async function main(): Promise<void> {
   const snapshot = await keeper.replay()
   const diagnostics = openDiagnostics(options)
   const held: Held = new Map(snapshot.entries.map((entry) => [entry.name, entry]))
-  reportLastWords(held, snapshot.incarnation, diagnostics)
+  await reportLastWords(held, snapshot.incarnation, diagnostics)
   let rpcListener: number
   try {
     rpcListener = await openListener(options, held, snapshot.keeperPid)
@@ -113,16 +122,20 @@ function openDiagnostics(options: MonitorOptions): Diagnostics {
 }
 
 /** How the predecessor died, and what it said last, as one diagnostic. */
-function reportLastWords(held: Held, incarnation: number, diagnostics: Diagnostics): void {
+async function reportLastWords(held: Held, incarnation: number, diagnostics: Diagnostics): Promise<void> {
   const entry = held.get('last-words')
   held.delete('last-words')
   if (entry === undefined || incarnation <= 1) return
   const how = entry.record.toString()
   let words = ''
-  if (entry.fd !== undefined) words = readFileSync(`/proc/self/fd/${entry.fd}`, 'utf8').trim().slice(-4096)
+  if (entry.fd !== undefined) {
+    words = readFileSync(`/proc/self/fd/${entry.fd}`, 'utf8').trim().slice(-4096)
+    closeSync(entry.fd)
+  }
   diagnostics.warn(
     `the server before this one died${how === '' ? '' : ` (${how})`}${words === '' ? '' : `; its last words: ${words}`}`,
   )
+  await keeper.drop('last-words')
 }
 
 /** The first server takes the lock and makes the socket; its successors find both among what is held. */
