@@ -5,11 +5,11 @@ import { closeSync, constants, fstatSync, openSync } from 'node:fs'
 import { MonitorError } from '../base/errors.ts'
 import { isNsfs } from '../native/addon.ts'
 
-/** A pod has one network; a caller that names ever new ones only costs this much. */
+/** A pod has one network. None is closed for another: sessions would dial in whatever gets its number next. */
 const maxHandles = 16
 
 export class NetworkNamespaces {
-  readonly #handles: { readonly path: string; readonly inode: number; readonly fd: number }[] = []
+  readonly #handles: { readonly inode: number; readonly fd: number }[] = []
   #own: number | undefined
 
   /** The pod's namespace, held by the keeper too. */
@@ -34,8 +34,14 @@ export class NetworkNamespaces {
       closeSync(fd)
       return handleOf(known.fd)
     }
-    this.#handles.push({ path, inode: ino, fd })
-    if (this.#handles.length > maxHandles) closeSync(this.#handles.shift()!.fd)
+    if (this.#handles.length === maxHandles) {
+      closeSync(fd)
+      throw new MonitorError(
+        'resource-exhausted',
+        `open network namespace ${path}: there are ${maxHandles} others already`,
+      )
+    }
+    this.#handles.push({ inode: ino, fd })
     return handleOf(fd)
   }
 
