@@ -24,7 +24,7 @@ export function exitCodeOf(status: ExitStatus): number {
  * `write` returns true when the chunk has been passed on: its memory may be reused at once. It returns false when the
  * sink keeps the chunk: the memory then belongs to the sink and must never be modified, and the writer should wait for
  * `onDrain` before it writes again (it may go on at the price of `buffered` growing). No bytes are ever lost either
- * way, except after the sink has gone (`onGone`): then writes are thrown away and return true.
+ * way, except after the sink's client has gone: then writes are thrown away and return true.
  */
 export interface ByteSink {
   write(chunk: Buffer): boolean

@@ -30,7 +30,7 @@ export interface PortForwardSession {
   readonly kind: 'portforward'
   /** For messages. */
   readonly podSandboxId: string
-  /** Network namespace to dial in; empty: the host's. A path, or `fd:N` style handle that only the backend reads. */
+  /** The network namespace to dial in, as the backend names it. */
   readonly netnsPath: string
   /** WebSocket channel form only (streaming.md §5.2). */
   readonly ports: readonly number[]
