@@ -226,6 +226,16 @@ describe('the monitor', () => {
     })
   }
 
+  test('a runtime whose complaint is no text is quoted as far as it is (B61)', async () => {
+    await withRuntime(rig, script, "printf 'no file \\342M \\377\\n' >&2; exit 1", async () => {
+      for (const transport of transports) {
+        const { end } = await runExec(rig, { id: 'main', command: ['true'], transport })
+        assert.match(failureOf(end), /no file \ufffdM \ufffd$/)
+      }
+      await assert.rejects(rig.client.execSync({ id: 'main', command: ['true'] }), /no file \ufffdM \ufffd/)
+    })
+  })
+
   test('a runtime that never sends the terminal is an error, not a hang (B09, M05)', async () => {
     // It connects and leaves.
     const program = `require('net').connect(process.argv.find((arg) => arg.startsWith('--console-socket=')).slice(17)).on('connect', () => process.exit(Number(process.env.CODE ?? 0)))`

@@ -140,6 +140,7 @@ describe('the server', () => {
       assert.deepEqual({ ...end, text: stdout.toString() }, { code: 0, text: `${32 * mebibyte}\n` })
     }
     assert.ok(rise < 16 * mebibyte, `memory rose by ${rise} bytes`)
+    assert.ok(rig.diagnostics().split('\n').length < 5, 'waiting is not worth a message')
     assert.ok(used < idleCpuMs, `the server worked for ${used} ms while nothing moved`)
   })
 
