@@ -300,7 +300,10 @@ export class Container {
       await keeper.pump(`${entry}/io`, {
         ...given('stdout', stdout ?? terminal),
         ...given('stderr', stderr),
-        ...(log === undefined ? {} : { log: log.fd, directory: log.directory, logName: log.name }),
+        // Without a log what nobody is attached to is thrown away: a container never waits for a reader.
+        ...(log === undefined
+          ? { discard: true }
+          : { log: log.fd, directory: log.directory, logName: log.name }),
         limit: record.logLimit,
         terminal: record.terminal,
         record: encodeRecord({ id: record.id }),

@@ -102,7 +102,11 @@ export class OciRuntime {
       ],
       {
         stdio: options.stdio.map((fd) => fd ?? 'ignore'),
-        env: { ...process.env, ...Object.fromEntries(options.env) },
+        // run-oci cleans this server's own variables away, and takes the prefix off the request's.
+        env: {
+          ...process.env,
+          ...Object.fromEntries(options.env.map(([name, value]) => [`HOLDFAST_ENV_${name}`, value])),
+        },
       },
     )
     spawned()

@@ -81,7 +81,10 @@ async function main(): Promise<void> {
   await keeper.ready({
     pidfile: join(options.runtimeDirectory, 'pidfile'),
     sockets: [join(options.runtimeDirectory, 'conmon.sock')],
+    keepStdout: options.logDriver === 'stdout',
   })
+  if (options.logDriver !== 'stdout') letGoOfStdout()
+  if (snapshot.incarnation <= 1) reportOomScore(snapshot.keeperPid, diagnostics)
   if (snapshot.signals.length > 0) await stop(monitor, rpc, snapshot.signals)
 }
 
@@ -179,6 +182,19 @@ function handleUnknown(held: Held, monitor: Monitor, diagnostics: Diagnostics): 
     if (entry.pump !== undefined) monitor.pumped(name, entry.pump)
     else diagnostics.warn(`${name} is held and not known: it is kept, and nothing is done with it`)
   }
+}
+
+/** Whoever waits for the launch's stdout to end would wait for the pod. */
+function letGoOfStdout(): void {
+  closeSync(1)
+  openSync('/dev/null', constants.O_WRONLY)
+}
+
+/** Without the privilege to protect itself, the monitor may be killed before its containers. */
+function reportOomScore(keeperPid: number, diagnostics: Diagnostics): void {
+  const score = readFileSync(`/proc/${keeperPid}/oom_score_adj`, 'utf8').trim()
+  if (score === '-1000') return
+  diagnostics.warn(`the keeper's oom_score_adj stays ${score}: lowering it to -1000 takes CAP_SYS_RESOURCE`)
 }
 
 let stopping: Promise<void> | undefined

@@ -35,6 +35,8 @@ export interface ContainerSpec {
   readonly stdin?: boolean
   readonly env?: readonly string[]
   readonly logMaxSize?: number
+  /** No log at all. */
+  readonly unlogged?: boolean
   /** Where its log is to be; the rig's directory unless told otherwise. */
   readonly logDirectory?: string
   readonly annotations?: Record<string, string>
@@ -130,7 +132,10 @@ export class Rig {
       cgroupManager: 'cgroupfs',
       exitPaths: [this.exitPath(spec.id)],
       oomExitPaths: [this.oomPath(spec.id)],
-      logDrivers: [{ type: 'cri', path: this.logPath(spec.id), maxSize: spec.logMaxSize ?? 0 }],
+      logDrivers:
+        spec.unlogged === true
+          ? []
+          : [{ type: 'cri', path: this.logPath(spec.id), maxSize: spec.logMaxSize ?? 0 }],
       cleanupCommand: spec.cleanupCommand ?? [],
     })
     return result

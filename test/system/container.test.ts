@@ -29,6 +29,16 @@ for (const runtime of runtimes) {
       assert.match(rig.logText('tty'), /\/dev\/(pts\/0|console)\r\n/)
     })
 
+    test('lets a container without a log print and exit', async () => {
+      await rig.run({
+        id: 'unlogged',
+        unlogged: true,
+        args: ['sh', '-c', 'head -c 1000000 /dev/zero; exit 4'],
+      })
+      assert.equal(await rig.exitCode('unlogged'), 4)
+      assert.ok(!existsSync(rig.logPath('unlogged')))
+    })
+
     test('reports death by signal as 128 + signal', async () => {
       await rig.run({ id: 'killed', args: ['sleep', '1000'] })
       rig.runOci('kill', 'killed', 'KILL')
