@@ -5,7 +5,7 @@ import { MonitorRig } from '../interop/monitor-rig.ts'
 import { pssOf, serverOf } from '../interop/processes.ts'
 import { Program, referee } from '../interop/programs.ts'
 import type { UrlRequest } from '../interop/control.ts'
-import { limit } from './measure.ts'
+import { compare, limit } from './measure.ts'
 import type { Benchmark, Measure } from './measure.ts'
 import { withServers } from './stream-bench.ts'
 import type { Rival } from './stream-bench.ts'
@@ -26,12 +26,12 @@ export const podBench: Benchmark = {
     return wanted.flatMap((count, i) => {
       const { keeper = NaN, server = NaN } = pods[i] ?? {}
       const node = bare[i] ?? NaN
-      const rival = { peer: 'bare idle node', peerValue: node }
-      const max = Number((node * podMaxRatio).toFixed(1))
+      const rival = { unit: 'MB', peer: 'bare idle node' }
+      const budget = { atMost: podMaxRatio }
       return [
         limit({ name: `keeper-${count}`, unit: 'MB' }, keeper, count === 1 ? 1 : keeperMaxMb),
-        limit({ name: `server-${count}`, unit: 'MB' }, server, max, rival),
-        limit({ name: `pod-${count}`, unit: 'MB' }, keeper + server, max, rival),
+        compare({ name: `server-${count}`, ...rival }, [server], [node], budget),
+        compare({ name: `pod-${count}`, ...rival }, [keeper + server], [node], budget),
       ]
     })
   },
