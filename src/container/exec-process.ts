@@ -27,9 +27,6 @@ export interface ExecRequest {
   readonly terminalSize?: () => TerminalSize | undefined
 }
 
-/** `run-oci` gives the OCI runtime this OOM score, and the process inherits it. */
-const launchOomVariable = 'HOLDFAST_LAUNCH_OOM'
-
 const SIGKILL = 9
 
 let lastExec = 0
@@ -94,10 +91,8 @@ export class ExecProcess {
         holdInput: false,
         pidFile: record.pidFile,
         runtimePidFile: record.runtimePidFile,
-        env:
-          oomScoreAdj === undefined
-            ? request.env
-            : [...request.env, [launchOomVariable, String(oomScoreAdj)]],
+        env: request.env,
+        oomScoreAdj,
         ...(request.terminalSize === undefined ? {} : { terminalSize: request.terminalSize }),
         args: (consoleSocket) =>
           context.runtime.execArgs({

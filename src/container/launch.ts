@@ -26,6 +26,8 @@ export interface LaunchPlan {
   readonly pidFile: string
   readonly runtimePidFile: string
   readonly env: readonly (readonly [string, string])[]
+  /** Of the OCI runtime, for its process to inherit: crun's exec sets none. Absent: that of the launch. */
+  readonly oomScoreAdj?: number | undefined
   /** The size that a new terminal gets as soon as it is here: its process may be about to look (case B32). */
   readonly terminalSize?: () => TerminalSize | undefined
   args(consoleSocket: string | undefined): readonly string[]
@@ -147,7 +149,8 @@ async function run(
   })
   receiving?.catch(() => undefined)
   try {
-    const options = { runtimePidFile: plan.runtimePidFile, stdio: ends.stdio, env: plan.env }
+    const { runtimePidFile, env, oomScoreAdj } = plan
+    const options = { runtimePidFile, stdio: ends.stdio, env, oomScoreAdj }
     const result = await context.runtime.run(plan.args(consoleSocket?.path), options, ends.closeTheirs)
     if (result.code !== 0) {
       over.abort()

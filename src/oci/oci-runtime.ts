@@ -39,6 +39,8 @@ export interface OciRunOptions {
   /** Descriptors for 0, 1 and 2; undefined: /dev/null. They stay the caller's. */
   readonly stdio: readonly [number | undefined, number | undefined, number | undefined]
   readonly env: readonly (readonly [string, string])[]
+  /** Undefined: that of the monitor's launch. */
+  readonly oomScoreAdj: number | undefined
 }
 
 /** How a run of the OCI runtime ended. */
@@ -106,6 +108,7 @@ export class OciRuntime {
         env: {
           ...process.env,
           ...Object.fromEntries(options.env.map(([name, value]) => [`HOLDFAST_ENV_${name}`, value])),
+          ...(options.oomScoreAdj === undefined ? {} : { HOLDFAST_LAUNCH_OOM: String(options.oomScoreAdj) }),
         },
       },
     )
